@@ -6,6 +6,7 @@ from nearpeak.api.questions import analyze, bound, capture, case, case_table, pr
 from nearpeak.core.answers.analysis import Analysis
 from nearpeak.core.answers.bound import Bound, Policy
 from nearpeak.core.answers.explanation import Explanation
+from nearpeak.core.answers.notebook_display import register_view
 from nearpeak.core.answers.prediction import Prediction
 from nearpeak.core.answers.provision import Provision
 from nearpeak.core.answers.simulation import Run
@@ -24,3 +25,13 @@ __all__ = [
     "analyze", "bound", "capture", "case", "case_table", "compare", "explain", "judge", "measure", "predict",
     "provision", "simulate", "target", "validate",
 ]  # fmt: skip
+
+
+def _notebook_view(answer: object) -> str:
+    """Return what a notebook shows of an answer; the package alone knows both values and reports."""
+    from nearpeak.reports.document.notebook import html_of
+
+    return html_of(answer)
+
+
+register_view(_notebook_view)

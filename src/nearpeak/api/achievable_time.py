@@ -57,7 +57,7 @@ def predict(
 
     Args:
         cases: a Case (gives a Prediction), a Workload (a StepPrediction: the sum of its calls), or several cases, a
-            CaseTable, or columns as `case_table` takes them (a PredictionTable).
+            CaseTable, or columns or a data frame as `case_table` takes them (a PredictionTable).
         calibration: file of coefficients of the user's own, used instead of those that ship with nearpeak.
         correction: whether the bounded correction on top of the scalars (at most 25 %, the term `library`) is applied
             where a device has one.
@@ -76,16 +76,11 @@ def predict(
     setting = _setting(correction, elsewhere)
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
-    from nearpeak.ops.shared.tables.case_table import CaseTable, table_of_cases
-    from nearpeak.ops.shared.tables.case_table import case_table as table_of
+    from nearpeak.ops.shared.tables.case_table import table_from
 
     if isinstance(cases, Workload):
         return _predict_step(cases, device, setting, calibration)
-    if not isinstance(cases, (CaseTable, Iterable)) or isinstance(cases, str):
-        raise SpecError(f"predict: takes a case, several, a table or a workload, got {cases!r}")
-    if not isinstance(cases, CaseTable):
-        cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
-    return predict_table(cases, device, setting, calibration)
+    return predict_table(table_from(cases, "predict"), device, setting, calibration)
 
 
 def explain(

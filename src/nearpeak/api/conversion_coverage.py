@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nearpeak import errors
 from nearpeak.conversion.converted_parts import Conversion
 from nearpeak.core.runs.measurement import Fallback, Timing
-from nearpeak.errors import MeasureError, SpecError
+from nearpeak.errors import MeasureError, SpecError, error_type
 
 
 def coverage(
@@ -61,8 +60,11 @@ def coverage(
         rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in record["ledger"])
         return Conversion(**{**record, "ledger": tuple(rows)})
     if ending.verdict == "error":
-        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
-    why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
+        raise error_type(ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
+    why = {
+        "timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process",
+        "memory": "it took too much memory (--memory)",
+    }  # fmt: skip
     reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
     raise MeasureError(f"{model}: {reason.replace(str(path), str(model))}")
 

@@ -11,12 +11,14 @@ from nearpeak.core.answers.suite import Suite
 from nearpeak.core.runs.measurement import TIMED, Environment, Measurement, Outcome, Timing
 from nearpeak.core.runs.paired_rounds import INCONCLUSIVE, PairedComparison
 from nearpeak.core.work.case import Case
-from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.errors import NearpeakError, SpecError, UnfitError
 
 if TYPE_CHECKING:
     from nearpeak.core.runs.paired_rounds import Judgement, Round
     from nearpeak.core.runs.validation import Validation
+    from nearpeak.core.systems.fabric import Fabric
     from nearpeak.core.work.target import Target
+    from nearpeak.judgement.round_plan import RoundPlan
     from nearpeak.measurement.timing.interleaved_rounds import Arm
     from nearpeak.validation.running.implementation_run import Implementation
 
@@ -174,30 +176,44 @@ def _checked_against_bound(measurement: Measurement, device: "Target | None") ->
 
 def compare(
     case: Case, baseline: "Arm", candidate: "Arm", timing: Timing = Timing(cache="hot"), *,
-    tolerance_ratio: float = 0.02, budget_s: float = 60.0,
+    tolerance_ratio: float = 0.02, budget_s: float = 60.0, notify: "Callable[[RoundPlan], None] | None" = None,
 ) -> PairedComparison:  # fmt: skip
     """Return how the candidate's time stands to the baseline's on `case`.
 
-    Each round starts both as fresh processes, which take turns of some milliseconds on the device; a verdict is given
-    after 5, 10 or 20 rounds, or with what there is when the budget is spent.
+    Each round starts both as fresh processes, which take turns of some milliseconds on the device. After two rounds it
+    is known what a round costs, and so how many the budget is enough for: a verdict is given after 5, 10 or 20 rounds,
+    or after as many as that, and never in between. Where fewer than 5 fit, or rounds come to take far longer, it is
+    inconclusive.
 
     Args:
         tolerance_ratio: change up to which the two count as the same.
+        notify: is called once with that plan.
     """
-    from nearpeak.judgement.paired_verdict import LOOKS, judged
+    from nearpeak.judgement.paired_verdict import judged
+    from nearpeak.judgement.round_plan import MOST_OVERRUN, PLANNED_AFTER, planned
     from nearpeak.measurement.timing.interleaved_rounds import Unready, rounds_of
 
     begun_s, rounds, names = time.monotonic(), [], (baseline.runner, candidate.runner)
-    clock, judgement = "", None
+    clock, judgement, plan, first_s = "", None, None, 0.0
     differences: tuple[tuple[str, str, str], ...] = ()
     try:
         for round_, left, right in rounds_of(case, (baseline, candidate), timing):
             rounds.append(round_)
             clock, differences = left.clock, environment_differences(left.environment, right.environment)
-            late = time.monotonic() - begun_s >= budget_s and len(rounds) > 1
-            if late or len(rounds) in LOOKS:
+            spent_s = time.monotonic() - begun_s
+            if len(rounds) < PLANNED_AFTER:
+                first_s = spent_s
+                continue
+            if plan is None:
+                plan = planned(rounds, spent_s, spent_s - first_s, budget_s, tolerance_ratio)
+                if notify is not None:
+                    notify(plan)
+            if not plan.looks or (len(rounds) not in plan.looks and spent_s > MOST_OVERRUN * budget_s):
+                judgement = dataclasses.replace(judged(rounds, tolerance_ratio), verdict=INCONCLUSIVE)
+                break
+            if len(rounds) in plan.looks:
                 judgement = judged(rounds, tolerance_ratio)
-                if late or judgement.verdict != INCONCLUSIVE or len(rounds) == LOOKS[-1]:
+                if judgement.verdict != INCONCLUSIVE or len(rounds) == plan.looks[-1]:
                     break
     except Unready as error:
         return PairedComparison(
@@ -264,16 +280,49 @@ def environment_differences(left: Environment, right: Environment) -> tuple[tupl
     )
 
 
-def measure_roofs() -> tuple[Path, dict[str, float]]:
+def measure_roofs(*, busy: bool = False) -> tuple[Path, dict[str, float]]:
     """Measure the roofs of this machine's CPU, keep the best ever reached in the user's folder; return file and roofs.
 
     They make the target `cpu`.
+
+    Args:
+        busy: keep roofs that were measured while others took cores, marked as not verified.
+
+    Raises:
+        UnfitError: other processes took cores meanwhile, so that the machine reaches more.
     """
-    from nearpeak.measurement.machine.roofs import best_roofs, cpu_roofs, cpu_target_text
+    from nearpeak.measurement.machine.other_load import cpu_times, load_between
+    from nearpeak.measurement.machine.roofs import best_roofs, cpu_roofs, cpu_target_text, is_this_cpu
     from nearpeak.targets import CPU
 
-    rates = best_roofs(dict(cpu_roofs()), known_target(CPU))
-    return _kept(roofs_file(), cpu_target_text(rates)), rates
+    start = cpu_times()
+    roofs = dict(cpu_roofs())
+    load, known = load_between(start, cpu_times()), known_target(CPU)
+    is_known = known is not None and is_this_cpu(known) and not known.unverified  # what was reached once holds
+    if load.disturbs and not is_known and not busy:
+        raise UnfitError(
+            f"roofs: {load} while they were measured, so this machine reaches more: nothing is kept; run it on an idle "
+            "machine, or keep what was reached, marked, with 'nearpeak calibrate roofs --busy'"
+        )
+    rates = best_roofs(roofs, known)
+    beside = str(load) if load.disturbs and not is_known else ""
+    return _kept(roofs_file(), cpu_target_text(rates, beside=beside)), rates
+
+
+def measure_fabric(rank_counts: Sequence[int], budget_s: float, path: Path | None = None) -> "tuple[Path, Fabric]":
+    """Measure collectives over gloo on this machine; return the fabric's file, in the user's folder, and the fabric.
+
+    Args:
+        budget_s: time for each kind and size.
+        path: file to write instead.
+    """
+    from nearpeak.measurement.machine.gloo_fabric import fitted_fabric, measure_collectives
+    from nearpeak.targets import user_folder
+    from nearpeak.targets.fabric_file import fabric_text
+
+    place = path or user_folder() / "fabrics" / "gloo.toml"
+    fabric = fitted_fabric(measure_collectives(rank_counts, budget_s=budget_s), place.stem)
+    return _kept(place, fabric_text(fabric)), fabric
 
 
 def roofs_file() -> Path:

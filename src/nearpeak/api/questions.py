@@ -30,8 +30,11 @@ def case(op: str, phase: str = "forward", **arguments: int | str | bool) -> Case
     return ops.case(op, phase, **arguments)
 
 
-def case_table(columns: Mapping[str, Any]) -> "CaseTable":
+def case_table(columns: Any) -> "CaseTable":
     """Return the table that `columns` state: `op`, `dtype`, the operators' axes, optionally `phase`.
+
+    Args:
+        columns: a mapping of columns, or a data frame of pandas, polars or pyarrow (extra `tables`).
 
     >>> case_table({"op": "gemm", "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8}).row_count
     2
@@ -64,7 +67,7 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
     """Return the time that nothing can beat: a Bound for a case or a workload, a BoundTable for many cases.
 
     Args:
-        cases: a Case, several, a Workload, a CaseTable, or columns as `case_table` takes them.
+        cases: a Case, several, a Workload, a CaseTable, or columns or a data frame as `case_table` takes them.
 
     >>> bound(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm").limiter
     'matrix'
@@ -74,23 +77,28 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
     from nearpeak.bounds.bound_table import bound_table
     from nearpeak.bounds.case_bound import case_bound
     from nearpeak.bounds.step.step_bound import step_bound
-    from nearpeak.ops.shared.tables.case_table import CaseTable, table_of_cases
-    from nearpeak.ops.shared.tables.case_table import case_table as table_of
+    from nearpeak.ops.shared.tables.case_table import table_from
 
     device = device_of(target)
     if isinstance(cases, Case):
         return case_bound(cases, device, policy)
     if isinstance(cases, Workload):
         return step_bound(cases, device, policy)
-    if not isinstance(cases, (CaseTable, Iterable)) or isinstance(cases, str):
-        raise SpecError(f"bound: takes a case, several, a table or a workload, got {cases!r}")
-    if not isinstance(cases, CaseTable):
-        cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
-    return bound_table(cases, device, policy)
+    return bound_table(table_from(cases, "bound"), device, policy)
 
 
-def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], policy: Policy = Policy()) -> Analysis:
+def analyze(
+    workload: Workload,
+    targets: str | Target | Sequence[str | Target],
+    policy: Policy = Policy(),
+    *,
+    execution: str = "",
+) -> Analysis:
     """Return the least and the expected time of the workload and of its parts on each target, and what limits them.
+
+    Args:
+        execution: mode of headline and opportunities, `eager`, `graph` or `compiled`; by default the usual one of the
+            workload's source. Times are given in all of them.
 
     >>> from nearpeak.core.work.workload import Call
     >>> calls = (Call(case=case("gemm", m=8, n=8, k=8, dtype="bf16"), operator="gemm", phase="forward"),)
@@ -98,7 +106,7 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
     1
     """
     from nearpeak.bounds.step.step_analysis import analysis_of
-    from nearpeak.prediction.step_time import with_predictions
+    from nearpeak.prediction.step_expectation import with_expectations
 
     if not isinstance(workload, Workload):
         raise SpecError(f"analyze: takes a Workload, got {type(workload).__name__}; nearpeak.capture makes one")
@@ -106,7 +114,8 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
     devices = [device_of(name) for name in targets]
-    return with_predictions(analysis_of(workload, devices, policy, version=version()), devices)
+    analysis = analysis_of(workload, devices, policy, version=version())
+    return with_expectations(analysis, workload, devices, execution=execution)
 
 
 def provision(
@@ -140,9 +149,13 @@ def capture(
     layers: int | None = None,
     dtype: str | None = None,
     autocast: str | None = None,
+    weights: str | None = None,
+    activations: str | None = None,
+    kv_cache: str | None = None,
     fusion: str | None = None,
     guess_sizes: bool = False,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_values: Mapping[str, tuple[float, ...]] | None = None,
     axes: Mapping[str, int] | None = None,
     timeout_s: float = 600.0,
     memory_bytes: int = 16 << 30,
@@ -163,14 +176,22 @@ def capture(
         training: whether modules are in training mode; by default only for `train`, and for problem files.
         layers: most layers of each stack of a model type, all of them when not given.
         autocast: format to which `torch.autocast` on a GPU lowers the step, `bf16` or `fp16`; weights stay fp32.
+        weights: format in which weights of repeated layers are stored: `fp8`, `fp8_block`, `mxfp8`, `int8`, `int4`,
+            `nvfp4`, `mxfp4` or a scheme's name, `experts=mxfp4` for experts alone; the rest of the step is in bf16.
+        activations: format of the activations of these products, where it is not the usual one: `bf16` with `int8`.
+        kv_cache: format in which a decode step stores keys and values: `fp8`, `fp8_e5m2`, `int8`.
         fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them; forward only.
-        guess_sizes: modules and problem files: guess extents that are data (a mask picks everything), and count it.
+        guess_sizes: modules and problem files: guess extents that are data (a mask picks everything), and count it;
+            ONNX files: give open dimensions a usual extent, and say which.
         shapes: shape of each ONNX input by name.
+        input_values: values of ONNX inputs that decide what runs, such as a sample rate; one stands for all elements.
         axes: extent of each variable axis of a kernel definition.
     """
     options = CaptureOptions(
         step=step, training=training, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype,
-        autocast=autocast, fusion=fusion, guess_sizes=guess_sizes, shapes=shapes or {}, axes=axes or {},
+        autocast=autocast, weights=weights, activations=activations, kv_cache=kv_cache, fusion=fusion,
+        guess_sizes=guess_sizes, shapes=shapes or {},
+        input_values=input_values or {}, axes=axes or {},
         timeout_s=timeout_s, memory_bytes=memory_bytes,
     )  # fmt: skip
     return capture_with(source, options, inputs)
@@ -186,7 +207,7 @@ def capture_with(source: str | Path | Callable[..., object], options: CaptureOpt
         return captured_callable(source, inputs, options)
     if inputs is not None:
         raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
-    if options.axes or options.shapes or not names_suite(source):
+    if options.axes or options.shapes or options.input_values or not names_suite(source):
         return captured(str(source), options)
     refuse_for_lists(str(source), options)
     return workload_of(read_suite(source))

@@ -4,12 +4,15 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from nearpeak.cli.shared.options import Listing
+from nearpeak.cli.shared.output_format import add_text_option
 from nearpeak.errors import NearpeakError, shown
 
 _FOLDERS = {
@@ -21,6 +24,8 @@ BARE = {"--telemetry": "--telemetry=100"}
 """Options whose value may be omitted, with the value that this implies."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a place that takes no more."""
+_COMPLETING = "_NEARPEAK_COMPLETE"
+"""Variable in which a shell says that it completes a command line, as the script of --show-completion does."""
 _UsageError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException" and issubclass(base, Exception)
 )
@@ -35,7 +40,6 @@ def application() -> typer.Typer:
         name="nearpeak",
         cls=Listing,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
@@ -47,16 +51,22 @@ def application() -> typer.Typer:
             module.register(app)
         else:
             app.command()(getattr(module, name))
+    add_text_option(app)
     return app
 
 
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
+    if sys.getfilesystemencoding().lower() != "utf-8":  # names and words of the command line would be torn apart
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error does with what an encoding lacks
     words = [BARE.get(word, word) for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
+    if sys.stderr.isatty():
+        _show_log()
     try:
-        code = application()(words, standalone_mode=False) or 0
+        code = _run(words)
         sys.stdout.flush()  # a full disk shows here, not when Python ends
         sys.exit(code)
     except NearpeakError as error:
@@ -64,6 +74,7 @@ def main() -> None:
             raise
         _leave(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would show as a traceback
         _leave("stopped", 130)
     except BrokenPipeError:
         _drop_output()
@@ -74,6 +85,33 @@ def main() -> None:
         _leave(f"{error.filename or _unnamed(error)}: {error.strerror or error}", 2)
     except _UsageError as error:
         _refuse_usage(error)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        _leave(f"{type(error).__name__}: {error}; this is a fault of nearpeak: please report it with --debug", 1)
+
+
+def _run(words: list[str]) -> int:
+    """Run a command and return its exit code.
+
+    Not by `typer.Typer.__call__`, which ends the process itself, with other codes, where output or user break off.
+    """
+    command: Any = typer.main.get_command(application())
+    if _COMPLETING in os.environ:  # a shell asks for the words that may follow
+        command.main(words, prog_name="nearpeak")
+    try:
+        with command.make_context("nearpeak", words) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as error:
+        return error.exit_code
+
+
+def _show_log() -> None:
+    """Show a person why a command takes long, such as loops that are compiled once."""
+    import logging
+
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("nearpeak").setLevel(logging.INFO)
 
 
 def _say_version(requested: bool) -> None:

@@ -4,14 +4,18 @@ import datetime
 import ipaddress
 import os
 import platform
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.folders import data_folder, why_shared
 from nearpeak.errors import MissingExtraError, SpecError
 
 DAYS = 365
 """How long a certificate is valid."""
 CA, CA_KEY = "ca.pem", "ca-key.pem"
+_OWN_DAYS = 3650
+"""How long the certificate of a user on the own host is valid: its key never leaves the user's folder."""
 
 
 def make(folder: Path, hosts: list[str], days: int = DAYS) -> tuple[Path, ...]:
@@ -21,7 +25,7 @@ def make(folder: Path, hosts: list[str], days: int = DAYS) -> tuple[Path, ...]:
     nobody else may read (mode 600). Every certificate of the authority is a full credential of the farm.
 
     Raises:
-        SpecError: a host's name is no name or address, or it has a certificate already.
+        SpecError: a host's name is no name or address, it has a certificate already, or others can change the folder.
     """
     try:
         from cryptography import x509
@@ -33,17 +37,43 @@ def make(folder: Path, hosts: list[str], days: int = DAYS) -> tuple[Path, ...]:
         if (folder / f"{host}.pem").exists():
             raise SpecError(f"{folder / f'{host}.pem'}: is there already; remove it to make another")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if why := why_shared(folder):
+        raise SpecError(f"{folder}: {why}")
     made = [] if (folder / CA).exists() else _authority(x509, folder, days)
     for host in hosts:
         made += _host(x509, folder, host, days)
     return tuple(made)
 
 
+def own_folder() -> Path:
+    """Return the folder of the certificate that the user's processes on this host show each other; makes it if absent.
+
+    Its authority signed this one certificate, and its key was then thrown away.
+
+    Raises:
+        SpecError: the folder cannot be made.
+    """
+    folder = data_folder() / "farm-loopback"
+    if folder.exists():
+        return folder
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".nearpeak-") as place:
+            part = Path(place) / "tls"
+            make(part, ["localhost"], _OWN_DAYS)
+            (part / CA_KEY).unlink()
+            part.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():  # else another process was quicker
+            raise SpecError(f"{folder}: cannot be made: {error.strerror}; name certificates by --tls") from None
+    return folder
+
+
 def files_in(folder: Path) -> tuple[Path, Path, Path]:
     """Return authority, certificate and key of this host in a folder.
 
     Raises:
-        SpecError: the folder holds no authority, or not one certificate that is this host's.
+        SpecError: the folder holds no authority, or not one certificate that is this host's, or others can change it.
     """
     if not (folder / CA).is_file():
         raise SpecError(f"--tls {folder}: holds no {CA}; 'nearpeak farm tls {folder} --host NAME' makes certificates")
@@ -58,6 +88,9 @@ def files_in(folder: Path) -> tuple[Path, Path, Path]:
     key = folder / f"{chosen[0].stem}-key.pem"
     if key.stat().st_mode & 0o077:
         raise SpecError(f"{key}: others may read it; chmod 600 {key}")
+    for path in (folder, folder / CA, chosen[0], key):  # whoever puts another authority there is let in
+        if why := why_shared(path):
+            raise SpecError(f"{path}: {why}")
     return folder / CA, chosen[0], key
 
 

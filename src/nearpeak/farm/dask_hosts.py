@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import os
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -60,41 +63,49 @@ def distributed() -> Any:
 
 
 def security_of(folder: Path | None, address: str) -> Any:
-    """Return what Dask encrypts with; none for an address of this host alone.
+    """Return what Dask encrypts with, and knows its own by: the host's certificate, on loopback by default the user's.
 
     Raises:
-        SpecError: the address can be reached from elsewhere and there are no certificates, or files are missing.
+        SpecError: the address can be reached from elsewhere and there are no certificates, or files are missing or can
+            be changed by others.
     """
-    if folder is None:
-        if host_of(address) not in LOOPBACK:
-            raise SpecError(
-                f"{address}: can be reached from other hosts, and whoever reaches it can run code; "
-                "make certificates by 'nearpeak farm tls' and name their folder by --tls"
-            )
-        if address.startswith("tls://"):
-            raise SpecError(f"{address}: wants a certificate; name the folder that holds this host's by --tls")
-        return None
-    from nearpeak.farm.certificates import files_in
+    if folder is None and host_of(address) not in LOOPBACK:
+        raise SpecError(
+            f"{address}: can be reached from other hosts, and whoever reaches it can run code; "
+            "make certificates by 'nearpeak farm tls' and name their folder by --tls"
+        )
+    from nearpeak.farm.certificates import files_in, own_folder
 
-    ca, certificate, key = map(str, files_in(folder))
+    ca, certificate, key = map(str, files_in(folder or own_folder()))
     pairs = {f"tls_{role}_{what}": path for role in ("scheduler", "worker", "client")
              for what, path in (("cert", certificate), ("key", key))}  # fmt: skip
     return distributed().Security(tls_ca_file=ca, require_encryption=True, **pairs)
 
 
 def host_of(address: str) -> str:
-    """Return the host of `tls://HOST:PORT`, `tcp://HOST:PORT` or `HOST:PORT`.
+    """Return the host of `tls://HOST:PORT` or `HOST:PORT`.
 
     >>> host_of("tls://10.0.0.1:8786"), host_of("127.0.0.1:0")
     ('10.0.0.1', '127.0.0.1')
     """
+    return tls_address(address).removeprefix("tls://").rpartition(":")[0].strip("[]")
+
+
+def tls_address(address: str) -> str:
+    """Return an address with its protocol, which is always TLS: Dask runs what it receives, also from this host.
+
+    >>> tls_address("127.0.0.1:8786")
+    'tls://127.0.0.1:8786'
+    """
     protocol, _, place = address.rpartition("://")
     host, colon, port = place.rpartition(":")
-    if not colon or not port.isdecimal() or not host or protocol not in ("", "tcp", "tls"):
+    if protocol == "tcp":
+        raise SpecError(f"{address}: is without encryption, and whoever reaches it can run code; use tls://{place}")
+    if not colon or not port.isdecimal() or not host or protocol not in ("", "tls"):
         raise SpecError(f"{address!r}: is no HOST:PORT; e.g. tls://10.0.0.1:8786")
     if int(port) > 65535:
         raise SpecError(f"{address!r}: port {port} is above 65535")
-    return host.strip("[]")
+    return f"tls://{place}"
 
 
 class Background:
@@ -141,19 +152,36 @@ class Background:
             self._ready.set()
 
 
+@contextmanager
+def _scratch_folder() -> Iterator[str]:
+    """Yield a folder of this process alone: Dask imports from its own, whose name is known, among everybody's files.
+
+    Source: distributed/core.py, Server.__init__, which puts the folder first into the module path.
+    """
+    from dask import config
+
+    with tempfile.TemporaryDirectory(prefix="nearpeak-dask-") as folder, config.set({"temporary-directory": folder}):
+        try:
+            yield folder
+        finally:
+            sys.path[:] = [path for path in sys.path if not path.startswith(folder)]
+
+
 def scheduler(address: str, security: Any) -> Background:
     """Return a running scheduler; it keeps no state that anybody needs."""
     dask, host = distributed(), host_of(address)
     port = int(address.rpartition(":")[2])
-    protocol = "tcp://" if security is None else "tls://"
 
     async def run(stop: asyncio.Event, say: Callable[[str], None]) -> None:
-        made = dask.Scheduler(
-            host=host, port=port, protocol=protocol, security=security, dashboard=False, dashboard_address="127.0.0.1:0"
-        )
-        async with made:
-            say(str(made.address))
-            await stop.wait()
+        with _scratch_folder():
+            made = dask.Scheduler(
+                host=host, port=port, protocol="tls://", security=security, dashboard=False,
+                dashboard_address="127.0.0.1:0",
+            )  # fmt: skip
+            async with made:
+                made.http_server.stop()
+                say(str(made.address))
+                await stop.wait()
 
     return Background(run)
 
@@ -168,17 +196,21 @@ def workers(address: str, security: Any, devices: Sequence[Device]) -> Backgroun
     groups = [[device] for device in devices if device.pool == "device"] + ([slots] if slots else [])
 
     async def run(stop: asyncio.Event, say: Callable[[str], None]) -> None:
-        tasks = [asyncio.create_task(_supervised(dask, address, security, group, stop)) for group in groups]
-        say(address)
-        await stop.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        with _scratch_folder() as folder:
+            started = [_supervised(dask, tls_address(address), security, group, stop, folder) for group in groups]
+            tasks = [asyncio.create_task(supervised) for supervised in started]
+            say(address)
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     return Background(run)
 
 
-async def _supervised(dask: Any, address: str, security: Any, group: Sequence[Device], stop: asyncio.Event) -> None:
+async def _supervised(
+    dask: Any, address: str, security: Any, group: Sequence[Device], stop: asyncio.Event, folder: str
+) -> None:
     """Run one worker after the other until it is told to stop."""
     pool, address_here = group[0].pool, "127.0.0.1"
     if host_of(address) not in LOOPBACK:
@@ -189,9 +221,10 @@ async def _supervised(dask: Any, address: str, security: Any, group: Sequence[De
             made = dask.Worker(
                 address, nthreads=len(group), resources=resources, security=security, memory_limit=0, dashboard=False,
                 dashboard_address="127.0.0.1:0", death_timeout="10 s", name=f"{os.getpid()}-{group[0].name}",
-                host=address_here,
+                host=address_here, local_directory=folder,
             )  # fmt: skip
             async with made:
+                made.http_server.stop()
                 await made.finished()
         except (OSError, TimeoutError, ValueError, RuntimeError):
             pass  # no scheduler, or it is going: look again

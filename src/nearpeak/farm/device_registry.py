@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 
 from nearpeak.base.canonical_json import canonical_json
 from nearpeak.errors import MeasureError, NotFoundError, SpecError
 from nearpeak.farm.job_queue import LEASE, NS
 from nearpeak.farm.jobs import SERVICES, Device
 from nearpeak.store import Store
-from nearpeak.store.sql_dialect import insert_new, now_ns, reading, writing
+from nearpeak.store.sql_dialect import insert_new, now_ns, put_row, reading, writing
 from nearpeak.store.table_schema import TABLES
 
 HEARTBEAT = TABLES["host_heartbeat"]
@@ -198,9 +198,8 @@ def heartbeat(store: Store, executor: str, facts: Mapping[str, Any]) -> None:
     """Say that this host lives, by the clock of the database."""
     name, text = platform.node(), canonical_json({**facts, "process": os.getpid()})
     with writing(store.engine, store.name) as connection:
-        values = {"seen_ns": now_ns(connection), "executor": executor, "facts": text}
-        if not connection.execute(update(HEARTBEAT).where(HEARTBEAT.c.name == name).values(values)).rowcount:
-            connection.execute(insert(HEARTBEAT).values(name=name, **values))
+        row = {"name": name, "seen_ns": now_ns(connection), "executor": executor, "facts": text}
+        put_row(connection, HEARTBEAT, row, ["name"])
 
 
 def leave(store: Store) -> None:

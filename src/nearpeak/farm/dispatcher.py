@@ -13,6 +13,7 @@ from nearpeak.farm.device_health import Limits
 from nearpeak.farm.device_registry import DeviceState, devices, heartbeat
 from nearpeak.farm.executors import Errand, Executor
 from nearpeak.farm.jobs import WaitingBatch
+from nearpeak.farm.lease_keeper import Deadlines
 from nearpeak.farm.leases import TTL_S
 from nearpeak.farm.unplaceable_jobs import fitting, wanted
 from nearpeak.store import Store
@@ -64,7 +65,7 @@ class Dispatcher:
         """Keep what works together."""
         self._store, self._executor, self._settings = store, executor, settings
         self._out: dict[str, _Sent] = {}
-        self._beat_s = -math.inf
+        self._beat_s, self._deadlines = -math.inf, Deadlines()
         self._resting: dict[int, tuple[float, float]] = {}
         self._missing: dict[str, float] = {}
 
@@ -77,7 +78,7 @@ class Dispatcher:
         if time.monotonic() - self._beat_s > HEARTBEAT_S:
             heartbeat(self._store, self._executor.name, {"out": len(self._out)})
             self._beat_s = time.monotonic()
-        job_queue.reclaim(self._store)
+        job_queue.reclaim(self._store, self._deadlines.overdue(self._store))
         here = {item.name for item in self._executor.devices()}
         for handle in [handle for handle, item in self._out.items() if not item.devices & here]:
             self._executor.cancel(handle)  # its hosts are gone; where one comes back, the batch is handed on again

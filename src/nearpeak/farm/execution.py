@@ -70,6 +70,7 @@ def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: floa
             with held(placed(lease.device), WAIT_S, lambda: keeper.is_lost) as (files, names):
                 before = _fit(store, lease, limits)
                 if not leases.start(store, lease, before.record()):
+                    leases.give_back(store, lease, "its lease ended before it began", outcome="rejected")
                     return "lost"
                 if lease.device.pool == "slot":
                     outcomes = run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
@@ -77,10 +78,11 @@ def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: floa
                     outcomes = [_alone(lease, job, keeper, (files, names), grace_s) for job in lease.jobs]
                 after, flags = _after(store, lease, before, limits)
         except (NearpeakError, OSError) as error:
-            is_dead, outcome = isinstance(error, device_health.DeadDeviceError), "lost" if keeper.is_lost else "infra"
+            is_dead, is_lost = isinstance(error, device_health.DeadDeviceError), keeper.is_lost
             passing = isinstance(error, (UnfitError, StoreError)) and not is_dead
+            outcome = ("lost" if keeper.is_hung else "rejected") if is_lost else "infra"
             leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
-            return outcome
+            return "lost" if is_lost else "infra"
         return "published" if _published(store, lease, keeper, outcomes, (after, "; ".join(flags))) else "rejected"
 
 

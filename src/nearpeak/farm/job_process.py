@@ -6,7 +6,7 @@ import resource
 import sys
 from pathlib import Path
 
-from nearpeak.base.isolation.fork_server import limit
+from nearpeak.base.isolation.process_limits import limit
 from nearpeak.errors import NearpeakError, UnfitError
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.result_handover import write_result

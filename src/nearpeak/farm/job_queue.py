@@ -19,12 +19,16 @@ from nearpeak.store.table_schema import TABLES
 
 BATCH, JOB, ATTEMPT = TABLES["job_batch"], TABLES["job"], TABLES["job_attempt"]
 LEASE, RESULT, BUDGET = TABLES["device_lease"], TABLES["job_result"], TABLES["farm_budget"]
+LeaseEnd = tuple[str, int, int]
+"""A lease until it is renewed: device, fencing token, end by the clock of the database in ns."""
 NS = 1_000_000_000
 DAY_S = 86400.0
 LEAST_LETTERS = 8
 """Letters of an identity by which a job may be cancelled."""
 LOST_COUNT = 20
 """Holders that a batch may lose before it counts as what ends them."""
+LATE_COUNT = 20
+"""Executions of a batch that may outlive their lease, each longer than the one before, before it is given up."""
 MOST_WAITING = 5000
 """Batches that are looked at together; the less urgent ones have to wait in any case."""
 
@@ -270,15 +274,26 @@ def used_s(store: Store) -> dict[str, float]:
         return {owner: float(total) for owner, total in connection.execute(query)}
 
 
-def reclaim(store: Store) -> int:
-    """Return batches whose holder let the lease expire to the queue, and how many they are."""
-    expired = select(LEASE.c.name, LEASE.c.job_batch_id, LEASE.c.fencing_token).where(LEASE.c.job_batch_id.is_not(None))
+def reclaim(store: Store, overdue: Collection[LeaseEnd] = ()) -> int:
+    """Return batches whose holder let the lease expire to the queue, and how many they are.
+
+    Args:
+        overdue: leases that have expired whatever the clock of the database says now; a renewal since then counts.
+    """
+    late = LEASE.c.name.in_([name for name, _, _ in overdue])
+    held = select(LEASE.c.name, LEASE.c.job_batch_id, LEASE.c.fencing_token, LEASE.c.expires_ns).where(
+        LEASE.c.job_batch_id.is_not(None)
+    )
     with reading(store.engine, store.name) as connection:
-        if connection.execute(expired.where(LEASE.c.expires_ns <= now_ns(connection)).limit(1)).first() is None:
+        if connection.execute(held.where((LEASE.c.expires_ns <= now_ns(connection)) | late).limit(1)).first() is None:
             return 0
     with writing(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
-        rows = connection.execute(expired.where(LEASE.c.expires_ns <= at_ns).with_for_update(skip_locked=True)).all()
+        query = held.where((LEASE.c.expires_ns <= at_ns) | late).with_for_update(skip_locked=True)
+        rows = [
+            row for row in connection.execute(query).all()
+            if row.expires_ns <= at_ns or (row.name, row.fencing_token, row.expires_ns) in overdue
+        ]  # fmt: skip
         for row in sorted(rows, key=lambda entry: entry.job_batch_id):
             freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
     return len(rows)
@@ -295,11 +310,26 @@ def freed(connection: Connection, device: str, batch: int, fencing_token: int, a
     row = connection.execute(select(BATCH.c.state).where(*mine).with_for_update()).first()
     if row is None or row.state in FINAL:
         return
-    query = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome.in_(("lost", "rejected")))
-    count = connection.execute(query).scalar_one()
-    lost = count >= LOST_COUNT
-    note = f"failed: {count} holders were lost while they ran it" if lost else "a holder was lost"
-    set_state(connection, batch, "failed" if lost else "queued", at_ns, note=note)
+    why = why_given_up(connection, batch)
+    set_state(connection, batch, "failed" if why else "queued", at_ns, note=why or "a holder was lost")
+
+
+def why_given_up(connection: Connection, batch: int) -> str:
+    """Return why a batch is not tried again; empty where it is.
+
+    A holder that is gone may have been ended by the batch. One that came back after its lease had expired was not: the
+    host is slow, or was paused.
+    """
+    lost, late = attempt_count(connection, batch, "lost"), attempt_count(connection, batch, "rejected")
+    if lost >= LOST_COUNT:
+        return f"failed: {lost} holders were lost while they ran it"
+    return f"failed: {late} executions outlived their lease; 'farm up --ttl' lengthens it" if late >= LATE_COUNT else ""
+
+
+def attempt_count(connection: Connection, batch: int, outcome: str) -> int:
+    """Return how many attempts of a batch ended in this way."""
+    query = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome == outcome)
+    return int(connection.execute(query).scalar_one())
 
 
 def set_state(connection: Connection, batch: int, state: str, at_ns: int, **more: object) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from nearpeak.errors import NotFoundError
 from nearpeak.farm.farm_status import whole_result
-from nearpeak.farm.job_queue import JOB, RESULT
+from nearpeak.farm.job_queue import BATCH, JOB, RESULT
 from nearpeak.store import Store
 from nearpeak.store.page_queries import in_parts
 from nearpeak.store.sql_dialect import reading
@@ -17,6 +17,8 @@ from nearpeak.store.sql_dialect import reading
 
 def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Return the accepted results of jobs with their payloads, in the order of submission.
+
+    A job that was given up has none; it is there with the reason, as other failures are.
 
     Args:
         kind: only those of this kind; empty for all.
@@ -26,8 +28,12 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
         NotFoundError: a job is not in the queue.
         StoreError: a result was changed on disk.
     """
-    query = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
-    query = query.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
+    query = (
+        select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s,
+               BATCH.c.note)
+        .join_from(JOB, BATCH, JOB.c.job_batch_id == BATCH.c.id).outerjoin(RESULT, RESULT.c.job_id == JOB.c.id)
+        .order_by(JOB.c.id)
+    )  # fmt: skip
     query = query.where(JOB.c.kind == kind) if kind else query
     parts = [query] if uids is None else [query.where(JOB.c.uid.in_(part)) for part in in_parts(list(uids))]
     with reading(store.engine, store.name) as connection:
@@ -38,9 +44,11 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
     rows.sort(key=lambda row: places.get(row.uid, 0))
     return [
         {"job": row.uid, "kind": row.kind, "state": row.state, "payload": json.loads(row.payload),
-         "time_s": row.time_s, "result": whole_result(row.uid, row.result, row.crc32)}
+         "time_s": row.time_s,
+         "result": whole_result(row.uid, row.result, row.crc32) if row.result is not None
+         else {"outcome": "failed", "message": row.note}}
         for row in rows
-        if row.result is not None
+        if row.result is not None or row.state == "failed"
     ]  # fmt: skip
 
 

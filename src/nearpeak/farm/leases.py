@@ -12,10 +12,21 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from nearpeak.core.history.stored_run import TRIGGERS
-from nearpeak.farm.job_queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
+from nearpeak.farm.job_queue import (
+    ATTEMPT,
+    BATCH,
+    JOB,
+    LEASE,
+    NS,
+    RESULT,
+    attempt_count,
+    freed,
+    set_state,
+    why_given_up,
+)
 from nearpeak.farm.jobs import FINAL, Device, Lease, LeasedJob, Outcome, text_of
 from nearpeak.store import Store
-from nearpeak.store.run_ingest import add_run, prepared, stored_run
+from nearpeak.store.run_ingest import add_run, lock_runs, prepared, stored_run
 from nearpeak.store.sql_dialect import add_rows, claim, now_ns, writing
 
 TTL_S = 60.0
@@ -25,6 +36,7 @@ INFRA_COUNT = 3
 BACK_OFF_S = 10.0
 """Wait after the first unfit host or device; it doubles with each, five times at most."""
 _DOUBLINGS = 5
+_LATE_DOUBLINGS = 4
 _EVIDENCE_BYTES = 1 << 20
 DRAINING, OVER, BUSY, ELSEWHERE = "draining", "over", "busy", "elsewhere"
 """Why a lease was not given: the device takes nothing new; the batch is finished; either is held; it belongs on the
@@ -44,7 +56,8 @@ def steady_s() -> float:
 def take(store: Store, devices: Sequence[str], batch: int, ttl_s: float = TTL_S, holder: str = "") -> Lease | str:
     """Return the lease of one of `devices` for a batch, or why there is none.
 
-    One transaction: a device that is free, or whose lease expired, gets the batch and the next token.
+    One transaction: a device that is free, or whose lease expired, gets the batch and the next token. The lease is
+    twice as long after each execution that outlived its own, four times at most: a slow host gets there, too.
     """
     holder, began_s = holder or holder_name(), steady_s()
     with writing(store.engine, store.name) as connection:
@@ -71,6 +84,7 @@ def _taken(
     if not _fits(connection, wanted, row):
         return ELSEWHERE
     token = row.fencing_token + 1
+    ttl_s *= 2 ** min(attempt_count(connection, batch, "rejected"), _LATE_DOUBLINGS)
     connection.execute(
         update(LEASE)
         .where(LEASE.c.id == row.id)
@@ -245,7 +259,7 @@ def _write_run(
     )  # fmt: skip
     for record in runs_of_measurements([measurement], context):
         ready = prepared(record)
-        claim(connection, ready.uid)
+        lock_runs(connection)
         if stored_run(connection, ready.uid) is None:
             add_run(connection, ready, {})
 
@@ -256,7 +270,8 @@ def give_back(
     """Free the device and return the batch to the queue, later with each time; return whether the lease still lived.
 
     Args:
-        outcome: `infra` counts towards the attempts that a batch has; `lost` does not.
+        outcome: `infra` counts towards the attempts that a batch has; `rejected` says that the lease ended, or nearly,
+            while its holder worked on, and lengthens the next one; `lost` that the holder hung.
         is_unfit: the device does not answer; the second time in a row takes it out of service.
         is_passing: it will do later (hot, locked, others on it), which counts against neither batch nor device.
     """
@@ -272,11 +287,12 @@ def give_back(
         is_infra = outcome == "infra"
         count = row.infra_count + (is_infra and not is_passing)
         # The wait doubles with each unfit host or device that the batch has met.
-        met = select(func.count()).where(ATTEMPT.c.job_batch_id == lease.batch, ATTEMPT.c.outcome == "infra")
-        doublings = min(max(0, int(connection.execute(met).scalar_one()) - 1), _DOUBLINGS)
+        doublings = min(max(0, attempt_count(connection, lease.batch, "infra") - 1), _DOUBLINGS)
         wait_ns = int(BACK_OFF_S * 2**doublings * NS) if is_infra else 0
-        state = "failed" if count >= INFRA_COUNT else "queued"
-        set_state(connection, lease.batch, state, at_ns, infra_count=count, not_before_ns=at_ns + wait_ns, note=note)
+        why = f"failed: {count} times unfit: {note}" if count >= INFRA_COUNT else why_given_up(connection, lease.batch)
+        state = "failed" if why else "queued"
+        more = {"infra_count": count, "not_before_ns": at_ns + wait_ns, "note": why or note}
+        set_state(connection, lease.batch, state, at_ns, **more)
         _release(connection, lease, failures=1 if is_unfit else None)
         return True
 

@@ -7,16 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from nearpeak.base.isolation.output_tail import Tail
+from nearpeak.base.isolation.process_tree import end_started, marked_environment, new_mark, resident_bytes
 
-MARK = "NEARPEAK_FARM_MARK"
-"""Variable by which everything that a job started is found again, wherever it moved."""
 GRACE_S = 5.0
 """Time between asking a process to end and ending it."""
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
@@ -73,11 +71,11 @@ def watched(
         keep: files that it inherits: the lock of its device.
         started: called with the process id once the process runs.
     """
-    mark = uuid.uuid4().hex
+    mark = new_mark()
     begun_s = time.monotonic()
     process = subprocess.Popen(
         list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=tuple(keep),
-        env={**environment, MARK: mark}, start_new_session=True, cwd=folder,
+        env=marked_environment(environment, mark), start_new_session=True, cwd=folder,
     )  # fmt: skip
     started(process.pid)
     assert process.stdout is not None
@@ -86,7 +84,7 @@ def watched(
         verdict = _waited(process, tail, begun_s + limit_s, memory_bytes, is_stopped)
         forced = verdict != "ended" and _ended(process, tail, grace_s)
     finally:
-        left = _swept(process, mark)
+        left = end_started(process, mark)
         tail.close()
     return Watched(
         verdict=verdict, code=process.returncode, output=tail.text(), time_s=time.monotonic() - begun_s,
@@ -141,7 +139,7 @@ def _waited(
             return "timeout"
         if memory_bytes is not None and now_s - looked_s > _MEMORY_TICK_S:
             looked_s = now_s
-            if _resident_bytes(process.pid) > memory_bytes:
+            if resident_bytes(process.pid) > memory_bytes:
                 return "memory"
     return "ended"
 
@@ -154,53 +152,3 @@ def _ended(process: "subprocess.Popen[bytes]", tail: _Pipe, grace_s: float) -> b
     while process.poll() is None and time.monotonic() < until_s:
         tail.read(_TICK_S)
     return process.poll() is None
-
-
-def _swept(process: "subprocess.Popen[bytes]", mark: str) -> int:
-    """End what is left of the group and of everything that carries the mark; return how many left it.
-
-    The group is ended before its leader is waited for: until then nobody else can get its number.
-    """
-    import psutil
-
-    is_running = process.poll() is None
-    if is_running:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    count = 0
-    for _ in range(3):  # what forks while it is looked for is found the next time
-        processes = list(_marked(mark))
-        for survivor in processes:
-            with contextlib.suppress(psutil.Error):
-                survivor.kill()
-        count += len(processes)
-        if not processes:
-            break
-        psutil.wait_procs(processes, timeout=2.0)
-    return count
-
-
-def _marked(mark: str) -> Any:
-    """Yield the processes that carry a mark; only this farm gives them, so nobody else's is among them."""
-    import psutil
-
-    wanted = f"{MARK}={mark}".encode()
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            text = Path(f"/proc/{process.pid}/environ").read_bytes() if sys.platform == "linux" else b""
-            if wanted in text.split(b"\0") or (not text and process.environ().get(MARK) == mark):
-                yield process
-
-
-def _resident_bytes(pid: int) -> int:
-    """Return the memory of a process and all that it started."""
-    import psutil
-
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        whole = psutil.Process(pid)
-        for process in (whole, *whole.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total

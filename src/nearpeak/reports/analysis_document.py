@@ -4,30 +4,98 @@ from collections.abc import Iterator, Sequence
 
 from nearpeak.core.answers.analysis import Analysis, Share, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
+from nearpeak.core.answers.execution_time import GAP_CAUSES, MODES
+from nearpeak.core.answers.time_limit import NO, OPEN, TimeLimit
+from nearpeak.judgement.step_answer import execution_of, limit_verdict
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
+from nearpeak.reports.analysis_answer import answer_blocks
 from nearpeak.reports.bar_geometry import memory_parts
-from nearpeak.reports.document import Block, Cell, Document, Heading, Items, Span, Table, Text, columns
+from nearpeak.reports.document import WHY, Block, Cell, Details, Document, Heading, Items, Span, Table, Text, columns
+from nearpeak.reports.step_headline import headline, verdict_sentence
 from nearpeak.units import show
+
+HOST_NOTE = (
+    "Host costs of eager calls are ranges of public profiles: 3 to 8 µs of framework for each call and view, 1 to 3 µs "
+    "of library and 2 to 5 µs of driver for each kernel; of no particular host, so the interval is wide."
+)
+"""What eager times rest on."""
+_EACH_VERDICT = 2
+"""Targets up to which each has a sentence of its own on a limit."""
 
 TOP_COUNT = 8
 """Operators, modules, opportunities and measured calls shown of a target."""
 
 
-def document_of(analysis: Analysis) -> Document:
-    """Return the analysis as a document that fits a screen or two of 80 columns."""
+def document_of(analysis: Analysis, limit: TimeLimit | None = None) -> Document:
+    """Return the analysis as a document: the answer within 25 lines of 80 columns, and folded what it rests on.
+
+    Args:
+        limit: a time or rate to be kept, which is answered on every target.
+    """
+    name, subject = words.shortened(analysis.name, 60), words.subject(analysis)
+    if not analysis.targets:
+        return Document(
+            title=name, subject=subject, lead="No target is given.", blocks=[Details(WHY, tuple(_rest(analysis)))]
+        )
+    first = analysis.targets[0]
+    is_one = len(analysis.targets) == 1
+    place = f" on {words.shortened(first.title, 40)}" if is_one else ""
+    lead = headline(analysis, first) if is_one else f"{words.shortened(first.target, 54)}: {headline(analysis, first)}"
+    verdicts = [Text(text, "strong") for text in verdict_lines(analysis, limit)] if limit is not None else []
+    measured = [block for target in analysis.targets
+                for block in (*_measured(analysis, target), *_unmeasured(analysis, target))]  # fmt: skip
+    blocks: list[Block] = [*verdicts, *answer_blocks(analysis), *measured, Details(WHY, tuple(_rest(analysis)))]
+    return Document(title=name, subject=f"{subject}{place}", lead=lead, blocks=blocks)
+
+
+def verdict_lines(analysis: Analysis, limit: TimeLimit) -> Iterator[str]:
+    """Yield whether the step keeps a limit: a sentence for each of two targets, one for all of more."""
+    verdicts = [(limit_verdict(analysis, target, limit), target.target) for target in analysis.targets]
+    if len(verdicts) <= _EACH_VERDICT:
+        for (verdict, name), target in zip(verdicts, analysis.targets, strict=True):
+            faster = [one.mode for one in target.executions if one.time_s <= verdict.allowed_s]
+            hint = f" Expected to be kept with --execution {faster[0]}." if faster and verdict.answer == NO else ""
+            yield verdict_sentence(verdict, words.clean(name)) + hint
+        return
+    by_answer: dict[str, list[str]] = {}
+    for verdict, name in verdicts:
+        by_answer.setdefault(verdict.answer, []).append(words.clean(name))
+    parts = [
+        f"{answer if answer != OPEN else 'not known'} on {', '.join(names)}" for answer, names in by_answer.items()
+    ]
+    yield f"Within {words.clean(limit.text)}: {'; '.join(parts)}."
+
+
+def _rest(analysis: Analysis) -> Iterator[Block]:
+    """Yield what the answer rests on: bounds on all targets, the parts of the first, memory, assumptions, policy."""
     heads = columns("~target", "#bound", "#1 kernel\nper op", "#launch\nfloor", "#expected\nper op", "limiter", "fits",
                     "#most\nbatch")  # fmt: skip
-    targets = Table(
-        columns=heads, rows=[_target_cells(analysis, target) for target in analysis.targets], empty="no target"
-    )
-    blocks = [*_head(analysis), targets, *_remarks(analysis)]
+    yield Table(columns=heads, rows=[_target_cells(analysis, target) for target in analysis.targets], empty="no target")
+    yield from _head(analysis)
+    yield from _remarks(analysis)
+    yield from _modes(analysis)
     for target in analysis.targets[:1]:
-        blocks += _first_target(analysis, target)
-    for target in analysis.targets:
-        blocks += [*_measured(analysis, target), *_unmeasured(analysis, target)]
-    blocks += [Heading("Memory and assumptions"), *_memory(analysis), *_footnotes(analysis)]
-    return Document(title=words.shortened(analysis.name, 60), subject=words.subject(analysis), blocks=blocks)
+        yield from _first_target(analysis, target)
+    yield Heading("Memory and assumptions")
+    yield from _memory(analysis)
+    yield from _footnotes(analysis)
+
+
+def _modes(analysis: Analysis) -> Iterator[Block]:
+    """Yield what the execution modes mean, and the gap of the first target in the one of the headline."""
+    execution = execution_of(analysis, analysis.targets[0]) if analysis.targets else None
+    if execution is None:
+        return
+    yield Heading("Execution modes")
+    yield Items(tuple(f"{mode}: {text}" for mode, text in MODES.items()))
+    yield HOST_NOTE
+    rows = [("limit of the step", analysis.targets[0].bound_s, analysis.targets[0].bound_s / execution.time_s)]
+    causes = sorted(execution.gap_s, key=lambda cause: -execution.gap_s[cause])
+    rows += [(GAP_CAUSES.get(cause, cause), execution.gap_s[cause], execution.gap_s[cause] / execution.time_s)
+             for cause in causes if execution.gap_s[cause]]  # fmt: skip
+    rows.append((f"expected, {execution.mode}", execution.time_s, 1.0))
+    yield Table(columns=columns("~part of the time", "#time_s|time", "#share_ratio|share"), rows=rows)
 
 
 def _head(analysis: Analysis) -> Iterator[Block]:
@@ -76,14 +144,11 @@ def _first_target(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]
     yield from expected.lines_of(analysis, target)
     for kind, parts in (("phase", target.by_phase), ("operator", target.by_operator), ("module", target.by_module)):
         yield _parts(kind, parts)
-    if target.opportunities:
-        yield Heading("Largest opportunities (at most; gains overlap, do not add them)", 3)
-    yield Items(tuple(
-        (Span(show(opportunity.gain_s, "s"), "strong"), f" {opportunity.kind}: {opportunity.title} ",
-         Span(opportunity.evidence, "muted"),
-         *((" ", Span(words.shortened(opportunity.where, 48), "code")) if opportunity.where else ()))
-        for opportunity in target.opportunities[:TOP_COUNT]
-    ))  # fmt: skip
+    yield from (
+        Text((f"{one.kind}: {one.title}: {one.evidence}", *((" ", Span(words.shortened(one.where, 48), "code"))
+              if one.where else ())), "muted")
+        for one in target.opportunities
+    )  # fmt: skip
 
 
 def _parts(kind: str, parts: Sequence[Share]) -> Table:

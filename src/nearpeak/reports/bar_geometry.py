@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nearpeak.core.answers.analysis import Analysis, MemoryUse, Share, TargetAnalysis
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.log_axis import Axis, axis_of, percent_of
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 TOP_COUNT = 12
 """Bars of one chart; the rest is added up in a last one."""
@@ -105,7 +105,9 @@ def _rest(parts: Sequence[Share]) -> Sequence[Share]:
     calls, time_s = sum(part.call_count for part in parts), sum(part.time_s for part in parts)
     share = sum(part.share_ratio for part in parts)
     return (
-        Share(name=f"{len(parts)} others", call_count=calls, time_s=time_s, share_ratio=share, limiter_s=limiter_s),
+        Share(
+            name=counted(len(parts), "other"), call_count=calls, time_s=time_s, share_ratio=share, limiter_s=limiter_s
+        ),
     )
 
 

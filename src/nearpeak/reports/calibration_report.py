@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nearpeak.core.answers.calibration import Design, GroupFit, RejectedRow, Residual
+from nearpeak.core.systems.stack import StackFit
 from nearpeak.core.work.target import Target
 from nearpeak.reports.figure_text import hung
 from nearpeak.units import counted, show
@@ -143,3 +144,24 @@ def _percent(ratio: float) -> str:
 
 def _value(name: str, value: Any) -> str:
     return show(value, "s") if name.endswith("_s") else f"{value:.4g}"
+
+
+def stack_to_json(fit: StackFit) -> str:
+    """Return the fit of a software stack as one JSON line."""
+    return json.dumps({**dataclasses.asdict(fit.stack), **{
+        name: getattr(fit, name)
+        for name in ("row_count", "before_ratio", "after_ratio", "median_ratio", "fits_micro_batch")
+    }})  # fmt: skip
+
+
+def stack_to_terminal(fit: StackFit) -> str:
+    """Return the fit of a software stack as text."""
+    stack = fit.stack
+    fixed = "fitted" if fit.fits_micro_batch else "as before; a second measured step would fit it"
+    return (
+        f"{stack.title}\n"
+        f"launched kernel  {show(stack.launch_s, 's')} of host time\n"
+        f"micro-batch      {show(stack.micro_batch_s, 's')} of host time ({fixed})\n"
+        f"{counted(fit.row_count, 'measured step')}: mean error {fit.before_ratio:.1%} before, {fit.after_ratio:.1%} "
+        f"after (median {fit.median_ratio:.1%})"
+    )

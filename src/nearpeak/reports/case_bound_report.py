@@ -27,20 +27,21 @@ def to_json(case: Case, target: Target, bound: Bound, proof: Proof) -> str:
     )  # fmt: skip
 
 
-def document_of(label: str, target: Target, bound: Bound) -> Document:
-    """Return the bound as a document."""
+def document_of(label: str, target: Target | None, bound: Bound) -> Document:
+    """Return the bound as a document; without a target, which a bound does not name, it says none."""
+    place = f"on {target.title} ({target.name}): " if target is not None else ""
     terms = [
         (term.name, term.time_s, term.status, term.formula)
         for term in sorted(bound.terms, key=lambda term: -term.time_s)
     ]
     floor_s = bound.launch_floor_s
     blocks: list[Block] = [
-        f"  on {target.title} ({target.name}): at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
+        f"  {place}at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
         f"  {interval(bound.interval)}" if bound.interval is not None else "",
         Table(columns=columns("term|", "#time_s|", "status|", "~formula|"), rows=terms, indent_count=4),
         f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}",
         f"  launch floor, not in the bound: {show(floor_s, 's')}" if floor_s is not None else "",
         *(f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions),
-        f"  derived or second-hand figures: {', '.join(target.unverified)}" if target.unverified else "",
+        f"  derived or second-hand figures: {', '.join(target.unverified)}" if target and target.unverified else "",
     ]
     return Document(title=label, blocks=blocks, kicker="Bound")

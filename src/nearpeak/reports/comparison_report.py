@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nearpeak.core.answers.analysis_comparison import SAME, Change, Comparison, TargetComparison
+from nearpeak.core.answers.execution_time import MODES
 from nearpeak.reports.document import Block, Cell, Document, Heading, Span, Table, Text, columns
 from nearpeak.reports.figure_text import count
 from nearpeak.units import show
@@ -22,6 +23,7 @@ _QUANTITIES: Mapping[str, str] = {
     "launch_floor_s": "launch floor", "matrix_flop": "FLOP for matrix units", "total_flop": "all FLOP",
     "fused_bytes": "bytes fused", "unfused_bytes": "bytes operator by operator", "weight_bytes": "weights",
     "activation_peak_bytes": "activations at their peak", "peak_bytes": "memory at the peak",
+    **{f"expected_{mode}_s": f"expected, {mode}" for mode in MODES},
 }  # fmt: skip
 """Figures in words."""
 
@@ -45,7 +47,7 @@ def _target(target: TargetComparison) -> Iterator[Block]:
     verdict = Span(f"{target.verdict}{reason}", _STYLES[target.verdict])
     yield Heading((Span(target.target, "code"), "  ", verdict))
     if target.changes:
-        yield _changes("least time", target.changes)
+        yield _changes("least and expected time", target.changes)
     moved = [case for case in target.cases if case.verdict != SAME]
     rows = [
         (case.label, *_figures(case.changes[-1]), _verdict(case.verdict, case.reason or _ratio(case.changes[-1])))
@@ -73,7 +75,10 @@ def _verdict(verdict: str, text: str) -> Cell:
 
 
 def _ratio(change: Change) -> str:
-    return "–" if change.ratio is None else f"{change.ratio:.4g}×"
+    if change.ratio is None:
+        return "–"
+    text = f"{change.ratio:.4g}×"
+    return f"≈ {text}" if text == "1×" and change.verdict != SAME else text
 
 
 def _figures(change: Change) -> Sequence[str]:

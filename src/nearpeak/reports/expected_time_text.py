@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
 from nearpeak.core.answers.expected_energy import ExpectedEnergy
-from nearpeak.core.answers.step_prediction import CAUSES, StepPrediction
+from nearpeak.core.answers.step_prediction import StepPrediction
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.analysis.json import RECORDS
-from nearpeak.reports.document import Block, Document, Heading
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 LEAST_SHARE = 0.005
 """Causes with less of the time beyond the bounds are not named."""
@@ -31,7 +30,7 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
         yield "expected time: no call of the step can be predicted on this target"
         return
     yield (
-        f"expected, operator by operator: about {show(prediction.time_s, 's')} "
+        f"expected, kernel after kernel: about {show(prediction.time_s, 's')} "
         f"({show(prediction.low_s, 's')} to {show(prediction.high_s, 's')}), "
         f"{words.times(prediction.time_s / prediction.bound_s)} "
         f"the {show(prediction.bound_s, 's')} of the same calls' bounds"
@@ -46,6 +45,7 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
             f"not in it: {words.count(count)} of {words.count(analysis.covered_count)} calls, whose bounds add up to "
             f"{show(prediction.unpredicted_bound_s, 's')}"
         )
+        yield from (f"left out, {counted(count, 'call')}: {why}" for why, count in prediction.unpredicted.items())
 
 
 def _grounds(prediction: StepPrediction) -> str:
@@ -96,22 +96,10 @@ def to_json(analysis: Analysis) -> str:
         json.dumps(
             {
                 "workload": analysis.name, "step": analysis.step, "target": target.target,
-                "bound_s": target.unfused_s, "covered": analysis.covered_count,
+                "bound_s": target.unfused_s, "covered": analysis.covered_count, "execution": analysis.execution,
+                "executions": [RECORDS.plain(one) for one in target.executions],
                 "prediction": None if target.prediction is None else RECORDS.plain(target.prediction),
             }
         )
         for target in analysis.targets
     )  # fmt: skip
-
-
-def document_of(analysis: Analysis) -> Document:
-    """Return the predictions of all targets as a document."""
-    blocks: list[Block] = []
-    for target in analysis.targets:
-        blocks.append(Heading(f"{analysis.name} ({words.subject(analysis)}) on {target.title} ({target.target})"))
-        blocks += [f"  {line}" for line in lines_of(analysis, target)]
-        if target.prediction is not None:
-            causes = ((cause, text) for cause, text in CAUSES.items() if cause in target.prediction.gap_s)
-            blocks += [f"    {cause}: {text}" for cause, text in causes]
-            blocks += [f"  left out, {count} calls: {why}" for why, count in target.prediction.unpredicted.items()]
-    return Document(blocks=blocks, kicker="Expected time")

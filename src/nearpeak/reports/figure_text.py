@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.answers.bound import Interval, Policy
+from nearpeak.core.answers.items import Step, kv_of, sequence_of
 from nearpeak.core.runs.below_bound_finding import BelowBound
 from nearpeak.core.runs.estimate import Estimate
 from nearpeak.errors import ImplausibleError
@@ -18,6 +19,8 @@ STEPS: Mapping[str, str] = {
     "sweep": "list of cases",
 }
 """Step in words."""
+STORED_FORMATS: Mapping[str, str] = {"weights": "weights", "kv_cache": "cache"}
+"""Words for formats that a step's origin names beside its main one."""
 
 LIMITERS: Mapping[str, str] = {
     "dram": "memory bandwidth",
@@ -153,9 +156,24 @@ def step(analysis: Analysis) -> str:
 
 
 def subject(analysis: Analysis) -> str:
-    """Return step, batch and main format in words; a list of cases and most problem files have no batch."""
-    batch = "" if analysis.step == "sweep" or analysis.batch_count is None else f", batch {count(analysis.batch_count)}"
-    return f"{step(analysis)}{batch}, {clean(analysis.dtype)}"
+    """Return the question in words: step, batch, sequence, cached positions and main format, where there are such."""
+    return question(analysis, analysis.batch_count, analysis.dtype)
+
+
+def question(step: Step, batch_count: int | None, dtype: str) -> str:
+    """Return what was asked about a step: what it is, batch, sequence, cached positions and format, as far as known.
+
+    >>> from nearpeak.core.work.workload import Workload
+    >>> question(Workload(name="m", step="decode", calls=()), 8, "bf16")
+    'decode step, batch 8, bf16'
+    """
+    extents = {"batch": batch_count, "sequence": sequence_of(step), "kv": kv_of(step)}
+    named = [f"{name} {count(extent)}" for name, extent in extents.items() if extent is not None]
+    known = [] if step.step == "sweep" else named
+    formats = [clean(dtype)] if dtype else []
+    formats += [f"{name} {clean(step.origin[key])}" for key, name in STORED_FORMATS.items()
+                if step.origin.get(key, dtype) != dtype]  # fmt: skip
+    return ", ".join([STEPS.get(step.step, clean(step.step)), *known, *formats])
 
 
 def fit(analysis: Analysis, target: TargetAnalysis) -> tuple[str, str]:
@@ -179,7 +197,7 @@ def percent(ratio: float) -> str:
     """
     if 0 < ratio < 0.0005:
         return "< 0.1 %"
-    return f"{ratio * 100:.1f} %"
+    return f"{round(ratio * 100, 1) or 0.0:.1f} %"
 
 
 def known_to(estimate: Estimate) -> str:
@@ -313,6 +331,16 @@ def unmeasured(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
         yield f"{clean(label)}: {shortened(why, 200)}"
     if len(lacking) > MOST_UNMEASURED:
         yield f"and {len(lacking) - MOST_UNMEASURED} more"
+
+
+def capacity(size_bytes: int) -> str:
+    """Return the memory of a device as its maker states it: in GiB where that is a round number, else in GB.
+
+    >>> capacity(141 * 2**30), capacity(80_000_000_000)
+    ('141 GiB', '80 GB')
+    """
+    gibibytes = size_bytes / 2**30
+    return f"{gibibytes:,.0f} GiB" if gibibytes == round(gibibytes) else show(size_bytes, "B")
 
 
 def fits(value: bool | None) -> str:

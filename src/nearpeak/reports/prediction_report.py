@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from nearpeak.core.answers.prediction import Prediction
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
-from nearpeak.reports.document import Block, Document, Table, columns
+from nearpeak.reports import brief_text as text
+from nearpeak.reports import figure_text as words
+from nearpeak.reports.document import WHY, Block, Details, Document, Table, columns
 from nearpeak.reports.expected_time_text import DISTANCE, energy_line
-from nearpeak.units import show
+from nearpeak.reports.part_names import PART_WORDS
 
-_NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT among them,"}
-"""Subject of the bound, by the algorithms that it admits."""
+_NOTHING = {"classical": "which nothing beats", "any": "which no algorithm beats, Winograd's and FFT among them"}
+"""What the bound says, by the algorithms that it admits."""
 _NAMED = 4
 """Figures that are named of a device of one's own."""
 _SEEN_RATIO = 5e-4
@@ -56,26 +58,56 @@ def own_device(name: str, differing: Sequence[str]) -> str:
     return f"your {name} is not the one that ships and was measured: {', '.join(differing[:_NAMED])}{more} {verb}"
 
 
-def document_of(label: str, target: Target, prediction: Prediction) -> Document:
-    """Return the prediction as a document."""
+def document_of(
+    label: str, target: Target | None, prediction: Prediction, narrower: tuple[str, Prediction] | None = None
+) -> Document:
+    """Return the prediction as a document: the answer, the parts of the time, and folded what it rests on.
+
+    Args:
+        target: the device, which a prediction does not name; nothing is said of it where it is none.
+        narrower: the same in a narrower number format, with the name of that.
+    """
     used = prediction.calibration
-    parts = [(name, time_s, f"{100 * time_s / prediction.time_s:.1f} %") for name, time_s in _parts(prediction)]
+    parts = [(name, time_s, words.percent(time_s / prediction.time_s)) for name, time_s in _parts(prediction)]
     loose = [coefficient.name for coefficient in used.coefficients if not coefficient.identified]
-    blocks: list[Block] = [
-        f"  on {target.title} ({target.name}): about {show(prediction.time_s, 's')}, "
-        f"90 % between {show(prediction.low_s, 's')} "
-        f"and {show(prediction.high_s, 's')}",
-        f"  {_NOTHING[prediction.algorithm]} can beat {show(prediction.bound_s, 's')}; "
-        f"largest part: {prediction.limiter}",
-        Table(columns=columns("part|", "#time_s|", "#share|"), rows=parts, indent_count=4),
-        f"  energy: {energy_line(prediction.energy)}" if prediction.energy is not None else "",
-        *(f"  {note}" for note in prediction.notes),
-        f"  {DISTANCE[prediction.distance_count]}{BORROWED if used.is_borrowed else ''}",
-        f"  {own_device(target.name, used.differing)}" if used.differing else "",
-        f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
-        f"  not pinned down by them: {', '.join(loose)}" if loose else "",
+    rest: list[Block] = [
+        *(f"{name}: {PART_WORDS[name]}" for name, _ in _parts(prediction) if name in PART_WORDS),
+        f"energy: {energy_line(prediction.energy)}" if prediction.energy is not None else "",
+        *prediction.notes,
+        f"scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
+        f"not pinned down by them: {', '.join(loose)}" if loose else "",
     ]
-    return Document(title=label, blocks=blocks, kicker="Prediction")
+    blocks: list[Block] = [
+        Table(columns=columns("part|", "#time_s|", "#share|"), rows=parts, indent_count=2),
+        f"{DISTANCE[prediction.distance_count]}{BORROWED if used.is_borrowed else ''}",
+        own_device(target.name, used.differing) if target and used.differing else "",
+        Details(WHY, tuple(rest)),
+    ]
+    place = f"on {target.title} ({target.name})" if target else ""
+    lead = _headline(prediction, narrower)
+    return Document(title=label, subject=place, lead=lead, blocks=blocks, kicker="Prediction")
+
+
+def _headline(prediction: Prediction, narrower: tuple[str, Prediction] | None) -> str:
+    """Return time, limit, the largest cause of the gap between them, and what a narrower format takes."""
+    time_s, bound_s = prediction.time_s, prediction.bound_s
+    ends = text.ends(prediction.low_s, prediction.high_s, time_s, "s")
+    sentence = (
+        f"{text.brief(time_s, 's')} ({ends}); limit {text.brief(bound_s, 's')}, {_NOTHING[prediction.algorithm]}."
+    )
+    gap = {term.name: term.time_s for term in prediction.terms}
+    gap[prediction.limiter] -= min(bound_s, time_s)
+    cause = max(gap, key=lambda name: gap[name])
+    if gap[cause] > 0 and time_s > bound_s:
+        share = text.whole_percent(min(gap[cause] / (time_s - bound_s), 1.0))
+        meaning = "beyond the limit" if cause == prediction.limiter else PART_WORDS.get(cause, cause)
+        sentence += f" {share} of the gap: {cause}, {meaning}."
+    energy = prediction.energy
+    if energy is not None:
+        sentence += f" {text.brief(energy.energy_j, 'J')} each."
+    if narrower is not None and narrower[1].time_s < time_s:
+        sentence += f" In {narrower[0]} where accuracy allows: about {text.brief(narrower[1].time_s, 's')}."
+    return sentence
 
 
 def _parts(prediction: Prediction) -> list[tuple[str, float]]:

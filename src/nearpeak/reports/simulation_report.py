@@ -1,13 +1,16 @@
 """Reports of a simulated run, as text, JSON and a trace for Perfetto."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nearpeak.core.answers.items import Items, Step, items_of
 from nearpeak.core.answers.simulation import Batch, Run, Span
-from nearpeak.reports.document import Block, Document, Table, columns
+from nearpeak.reports import brief_text as text
+from nearpeak.reports import figure_text as words
+from nearpeak.reports.document import Block, Details, Document, Table, columns
 from nearpeak.reports.heat_map import drawing_of
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 PS_PER_US = 1_000_000
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -15,29 +18,94 @@ _COLUMNS = 60
 
 
 def document_of(
-    label: str, title: str, run: Run, bound_s: float | None, slots: int, more: Sequence[tuple[str, str]] = ()
-) -> Document:
-    """Return a run: time, share of the bound, kernels, and how many multiprocessors were busy.
+    label: str, title: str, run: Run, bound_s: float | None, slots: int, more: Sequence[tuple[str, str]] = (),
+    step: Step | None = None,
+) -> Document:  # fmt: skip
+    """Return a run: time against the limit, what took longest, how many multiprocessors were busy; kernels folded.
 
     Args:
         slots: multiprocessors of the device.
         more: further figures with their names.
+        step: the step that ran, whose items times are given for.
     """
     time_s = run.end_ps * 1e-12
-    figures = [("time", show(time_s, "s"))]
-    if bound_s:
-        figures.append(("bound", f"{show(bound_s, 's')}, reached to {100 * bound_s / time_s:.0f} %"))
-    if run.energy_j is not None:
-        figures.append(("energy", f"{show(run.energy_j, 'J')}, on average {show(run.energy_j / time_s, 'W')}"))
-    counts = f"{len(run.spans)}, thread blocks {run.cta_count:,}, events {run.event_count:,}"
+    unknown = "not known, and no limit holds: no document states the power of the device (power.limit)"
+    figures = [("energy", unknown if run.energy_j is None else _energy(run.energy_j, time_s))]
+    counts = f"{len(run.spans):,}, thread blocks {run.cta_count:,}, events {run.event_count:,}"
     figures += [("kernels", counts), *more]
     if run.batches:
         scale = f"0 to {show(time_s, 's')}; █ is all {slots} multiprocessors"
         figures += [("busy", wave(run, slots)), ("", scale)]
     blocks: list[Block] = [figures_table(figures)]
     blocks += [drawing_of(run, slots, "Multiprocessors")] if run.batches else []
-    blocks += _kernels(run)
-    return Document(title=f"{label} on {title} (simulated)", blocks=blocks, kicker="Simulated run")
+    blocks += [Details("The longest kernels in the order in which they ran (--why)", tuple(_kernels(run)))]
+    times: dict[str, float] = {}
+    for span in run.spans:
+        name = span.name.split(" ", 1)[-1]
+        times[name] = times.get(name, 0.0) + (span.end_ps - span.start_ps) * 1e-12
+    subject = "" if step is None else _question(step)
+    lead = _headline(time_s, bound_s, times, step)
+    return Document(
+        title=f"{label} on {title} (simulated)", subject=subject, lead=lead, blocks=blocks,
+        kicker="Simulated run",
+    )  # fmt: skip
+
+
+def step_document(
+    step: Step, title: str, time_s: float, bound_s: float, times_s: Mapping[str, float],
+    figures: Sequence[tuple[str, float | None]], unmodelled: Mapping[str, int],
+) -> Document:  # fmt: skip
+    """Return a step simulated kernel after kernel: time of an item against the limit, and where it goes.
+
+    Args:
+        times_s: time by operator.
+        figures: energy in J and counts, by name.
+        unmodelled: calls without a time, by reason.
+    """
+    rows = [
+        (name, part_s, part_s / time_s if time_s else 0.0)
+        for name, part_s in sorted(times_s.items(), key=lambda item: -item[1])
+    ]  # fmt: skip
+    lines = [(name, _energy(value, time_s) if name == "energy" else f"{value:,}")
+             for name, value in figures if value is not None]  # fmt: skip
+    lines += [("not in it", f"{counted(count, 'call')}: {reason}") for reason, count in unmodelled.items()]
+    heads = columns("operator", "#time_s|time", "#share_ratio|share", "share_bar|of all")
+    operators = [(name, part_s, share, share) for name, part_s, share in rows]
+    return Document(
+        title=getattr(step, "name", ""), subject=f"{_question(step)} on {title}, simulated",
+        lead=_headline(time_s, bound_s, times_s, step), kicker="Simulated step",
+        blocks=[
+            Table(columns=heads, rows=operators, brief_count=8, rest="… and smaller ones"), figures_table(lines),
+            "'nearpeak analyze' of the same step and target says what is worth trying.",
+        ],
+    )  # fmt: skip
+
+
+def _question(step: Step) -> str:
+    """Return what was asked about a step."""
+    batch = step.origin.get("batch")
+    return words.question(step, None if batch is None else int(batch), step.origin.get("dtype", ""))
+
+
+def _headline(time_s: float, bound_s: float | None, times_s: Mapping[str, float], step: Step | None) -> str:
+    """Return time and rate per item, the limit, and what takes longest."""
+    items = Items(noun="step", count=1) if step is None else items_of(step)
+    each = "" if step is None else f" {text.with_article(items.noun)}"
+    sentence = f"{text.brief(items.item_s(time_s), 's')}{each}"
+    if step is not None and time_s:
+        sentence += f", {text.figure_of_three(items.per_s(time_s))} {items.noun}s/s"
+    if bound_s:
+        reached = text.whole_percent(bound_s / time_s) if time_s else "–"
+        sentence += f"; limit {text.brief(items.item_s(bound_s), 's')}, reached to {reached}"
+    total_s = sum(times_s.values())
+    if len(times_s) > 1 and total_s:
+        name = max(times_s, key=lambda one: times_s[one])
+        sentence += f". {text.whole_percent(times_s[name] / total_s)} of the kernels' time is {name}"
+    return f"{sentence}."
+
+
+def _energy(energy_j: float | None, time_s: float) -> str:
+    return f"{show(energy_j or 0.0, 'J')}, on average {show((energy_j or 0.0) / time_s, 'W')}" if time_s else "0 J"
 
 
 def figures_table(figures: Sequence[tuple[str, str]]) -> Table:

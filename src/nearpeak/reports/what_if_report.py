@@ -7,7 +7,7 @@ from html import escape
 from nearpeak.core.answers.what_if import Sensitivity, WhatIf
 from nearpeak.reports.document import Block, Cell, Document, Drawing, Heading, Table, Text, columns
 from nearpeak.reports.document.html import COLOURS
-from nearpeak.units import show
+from nearpeak.units import show, signed_percent
 
 _SHOWN = 40
 """Devices of a sweep that a table shows."""
@@ -25,7 +25,7 @@ def sweep_document(title: str, variants: Sequence[WhatIf]) -> Document:
     shown = list(variants) if len(variants) <= _SHOWN else best[:_SHOWN]
     rows = [
         ("*" if variant.is_best else "", Cell(value=", ".join(variant.edits), kind="strong" if variant.is_best else ""),
-         variant.time_s, _percent(variant.time_ratio - 1), f"{variant.area_ratio:.2f}",
+         variant.time_s, signed_percent(variant.time_ratio - 1), f"{variant.area_ratio:.2f}",
          None if variant.energy_ratio is None else f"{variant.energy_ratio:.2f}")
         for variant in shown
     ]  # fmt: skip
@@ -48,10 +48,6 @@ def _notes(variants: Sequence[WhatIf], last: str) -> Iterator[Text]:
         why = f"not in it: {shown} calls of the step that are not modelled; 'nearpeak simulate' says why"
         yield Text(why, "muted")
     yield Text(last, "muted")
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:+.1f} %"
 
 
 def _change(variant: WhatIf) -> float:
@@ -109,10 +105,10 @@ def tornado_document(title: str, sensitivities: Sequence[Sensitivity]) -> Docume
     for sensitivity in sensitivities:
         more, less = _change(sensitivity.more), _change(sensitivity.less)
         rows.append((
-            sensitivity.name, sensitivity.more.edits[0].partition("=")[2].strip('"'), _percent(more),
+            sensitivity.name, sensitivity.more.edits[0].partition("=")[2].strip('"'), signed_percent(more),
             max(-more, 0.0) / widest,
-            _percent(less), max(less, 0.0) / widest, _percent(sensitivity.more.area_ratio - 1),
-            None if sensitivity.more.energy_ratio is None else _percent(sensitivity.more.energy_ratio - 1),
+            signed_percent(less), max(less, 0.0) / widest, signed_percent(sensitivity.more.area_ratio - 1),
+            None if sensitivity.more.energy_ratio is None else signed_percent(sensitivity.more.energy_ratio - 1),
         ))  # fmt: skip
     heads = ("+more is", "#more", "saved_bar|saves", "#less", "lost_bar|costs", "#area", "+#energy")
     bought = max(sensitivities, key=lambda sensitivity: sensitivity.gain_ratio())
@@ -130,7 +126,8 @@ def _tornado(sensitivities: Sequence[Sensitivity], widest: float) -> str:
     row, bars = 46, []
     for place, sensitivity in enumerate(sensitivities):
         y = 26 + row * place
-        text = f"{sensitivity.name}: {_percent(_change(sensitivity.more))} … {_percent(_change(sensitivity.less))}"
+        more, less = (signed_percent(_change(variant)) for variant in (sensitivity.more, sensitivity.less))
+        text = f"{sensitivity.name}: {more} … {less}"
         bars.append(f'<text x="50%" y="{y - 6}" text-anchor="middle">{escape(text)}</text>')
         for each, colour in ((sensitivity.more, COLOURS[2]), (sensitivity.less, COLOURS[4])):
             wide = 46 * abs(_change(each)) / widest

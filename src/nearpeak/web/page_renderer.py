@@ -13,9 +13,10 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from nearpeak.base.spreadsheet_cells import plain_cell, plain_cells
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.analysis.html import embedded, palette
-from nearpeak.reports.document import Cell, Link, Scalar, Table
+from nearpeak.reports.document import Cell, Link, Table
 from nearpeak.web.history_chart import HEIGHT, WIDTH, Chart
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import menu
@@ -115,17 +116,9 @@ def table_csv(table: Table) -> str:
     """Return a table as CSV: values as data, in SI units."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([column.name for column in table.columns])
-    writer.writerows([[_plain_cell(cell.value) for cell in row] for row in table.cells])
+    writer.writerow(plain_cells([column.name for column in table.columns]))
+    writer.writerows([[plain_cell(_safe(cell.value)) for cell in row] for row in table.cells])
     return out.getvalue()
-
-
-def _plain_cell(value: Scalar) -> Scalar:
-    """Return a value as spreadsheets may see it: a text that they would take for a formula is quoted."""
-    if isinstance(value, str):
-        plain = words.clean(value)
-        return f"'{plain}" if plain[:1] in ("=", "+", "-", "@") else plain
-    return value
 
 
 def table_json(table: Table) -> str:

@@ -5,7 +5,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,11 +14,16 @@ from starlette.requests import Request
 
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.store.access_tokens import Token, allows
+from nearpeak.web.prometheus_metrics import Traffic
 from nearpeak.web.site import Site
 
 COOKIE = "nearpeak_token"
-FORM_BYTES = 64 * 1024
-"""Largest form."""
+PEER = "nearpeak_peer_uid"
+"""Key in the state of a request: the user at its other end, where the system tells."""
+SMALL_BYTES = 64 * 1024
+"""Largest form, and largest body of what is no upload."""
+MOST_REQUESTS = 1000
+"""Requests that are worked on, or wait, at once."""
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -60,6 +65,8 @@ class Visitor:
     """Scope of its token; empty without a token."""
     text: str = ""
     """The token itself, for marks of forms."""
+    is_own: bool = False
+    """Whether it is a process of the user who runs the server, as the system tells."""
 
     @property
     def can_write(self) -> bool:
@@ -75,18 +82,32 @@ class Visitor:
 NOBODY = Visitor()
 
 
-def visitor_of(site: Site, request: Request) -> Visitor:
-    """Return the visitor of a request, by the token of its header or cookie."""
-    header = request.headers.get("authorization", "")
-    text = header[7:].strip() if header[:7].lower() == "bearer " else request.cookies.get(COOKIE, "")
-    return visitor_with(site, text)
+async def visitor_of(site: Site, request: Request) -> Visitor:
+    """Return the visitor of a request, by the token of its header, else of its cookie, else by its user on this host.
+
+    A request with the header `Authorization` is that of a program: its cookies are not looked at.
+    """
+    header = request.headers.get("authorization")
+    text = request.cookies.get(COOKIE, "")
+    if header is not None:
+        text = header[7:].strip() if header[:7].lower() == "bearer " else ""
+    visitor = await run_in_threadpool(visitor_with, site, text) if text else NOBODY
+    own, peer = site.setting.own_uid, request.scope.get("state", {}).get(PEER)
+    return replace(visitor, is_own=own is not None and peer == own)
+
+
+async def reader_of(site: Site, request: Request) -> Visitor:
+    """Return the visitor of a request; refuses those without read permission."""
+    visitor = await visitor_of(site, request)
+    check_reading(site, visitor)
+    return visitor
 
 
 def visitor_with(site: Site, text: str) -> Visitor:
     """Return the visitor that a token identifies; an anonymous one for an invalid token."""
     ours = site.setting.run_token
     if ours and hmac.compare_digest(text.encode("utf-8", "replace"), ours.encode()):
-        return Visitor(name="run token", scope="submit", text=text)
+        return Visitor(name="run token", scope=site.setting.run_scope, text=text)
     token: Token | None = site.store.access.token(text) if text else None
     return NOBODY if token is None else Visitor(name=token.name, scope=token.scope, text=text)
 
@@ -95,6 +116,9 @@ def check_reading(site: Site, visitor: Visitor) -> None:
     """Refuse visitors without read permission."""
     if site.setting.is_private and not visitor.scope:
         raise RefusedError(401, "this dashboard is private: sign in with a token")
+    if site.setting.own_uid is not None and not visitor.scope and not visitor.is_own:
+        raise RefusedError(401, "this dashboard is for the user who runs it: sign in with a token, or have it served "
+                                "by 'nearpeak serve --public'")  # fmt: skip
 
 
 def check_writing(visitor: Visitor) -> None:
@@ -147,7 +171,7 @@ async def form_of(request: Request) -> dict[str, str]:
     """
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise RefusedError(415, "forms are sent as application/x-www-form-urlencoded")
-    data = await body_of(request, FORM_BYTES)
+    data = await body_of(request, SMALL_BYTES)
     try:
         return dict(parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict"))
     except ValueError as error:
@@ -156,7 +180,7 @@ async def form_of(request: Request) -> dict[str, str]:
 
 async def written_form(site: Site, request: Request) -> tuple[Visitor, dict[str, str]]:
     """Return the sender and fields of a form; refuses visitors without write permission, and forged forms."""
-    visitor = await run_in_threadpool(visitor_of, site, request)
+    visitor = await visitor_of(site, request)
     check_writing(visitor)
     check_origin(request)
     form = await form_of(request)
@@ -168,21 +192,19 @@ async def written_form(site: Site, request: Request) -> tuple[Visitor, dict[str,
 class Guarded:
     """An application whose every answer has the headers above, and that answers to its own names only."""
 
-    def __init__(self, app: Callable[..., Awaitable[None]], hosts: frozenset[str] | None) -> None:
+    def __init__(self, app: Callable[..., Awaitable[None]], hosts: frozenset[str] | None, traffic: Traffic) -> None:
         """Keep the application.
 
         Args:
             hosts: names in the Host header that are answered to; none for all.
+            traffic: counts what is answered.
         """
-        self._app, self._hosts = app, hosts
+        self._app, self._hosts, self.traffic = app, hosts, traffic
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
-        if not self._is_ours(scope):
-            await _refuse_host(send)
             return
         start_s = time.perf_counter()
 
@@ -192,12 +214,19 @@ class Guarded:
                 extra = [pair for pair in HEADERS if pair[0] not in present]
                 if b"content-security-policy" not in present:
                     extra.append((b"content-security-policy", POLICY.encode()))
-                spent_ms = (time.perf_counter() - start_s) * 1e3
-                extra.append((b"server-timing", f"app;dur={spent_ms:.1f}".encode()))
+                spent_s = time.perf_counter() - start_s
+                extra.append((b"server-timing", f"app;dur={spent_s * 1e3:.1f}".encode()))
                 message["headers"] = [*message["headers"], *extra]
+                self.traffic.count(message["status"], spent_s)
             await send(message)
 
-        await self._app(scope, receive, sent)
+        if not self._is_ours(scope):  # a page elsewhere may have made that name point here
+            await _refuse(sent, 421, "this server does not go by that name")
+        elif self.traffic.open_count >= MOST_REQUESTS:
+            await _refuse(sent, 503, "too many requests at once; come again in a second", (b"retry-after", b"1"))
+        else:
+            with self.traffic.request():
+                await self._app(scope, receive, sent)
 
     def _is_ours(self, scope: Scope) -> bool:
         if self._hosts is None:
@@ -206,8 +235,7 @@ class Guarded:
         return host.rpartition(":")[0] in self._hosts or host in self._hosts
 
 
-async def _refuse_host(send: Any) -> None:
-    """Refuse a name that this server does not go by: a page elsewhere may have made it point here."""
-    headers = [(b"content-type", b"text/plain"), *HEADERS]
-    await send({"type": "http.response.start", "status": 421, "headers": headers})
-    await send({"type": "http.response.body", "body": b"this server does not go by that name\n"})
+async def _refuse(send: Any, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+    headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"), *headers)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": f"{text}\n".encode()})

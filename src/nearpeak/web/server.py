@@ -1,15 +1,18 @@
 """Web server of the dashboard: pages, their tables, actions behind a token, and the HTTP API."""
 
 import asyncio
+import gc
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -17,22 +20,26 @@ from nearpeak.errors import NearpeakError, NotFoundError, SpecError, StoreError
 from nearpeak.history.alert_triage import act
 from nearpeak.reports.figure_text import clean
 from nearpeak.store import Store
+from nearpeak.web import pages as site_pages
 from nearpeak.web import request_guard as guard
 from nearpeak.web.job_forms import job_routes
 from nearpeak.web.page_renderer import ASSETS, Frame, asset, compile_templates, page_html, table_csv, table_json
 from nearpeak.web.page_view import View
-from nearpeak.web.pages import PAGES, Page, pages, paths
+from nearpeak.web.pages import Page, pages, paths
 from nearpeak.web.pages.workload import named
+from nearpeak.web.prometheus_metrics import METRICS_TYPE, Traffic, metrics_text
 from nearpeak.web.query_arguments import Query
 from nearpeak.web.request_guard import NOBODY, Guarded, RefusedError, Visitor
+from nearpeak.web.request_queues import EXPORTS, PAGES, READS, WRITES, Queues
 from nearpeak.web.server_preload import LONGEST_S, compile_aside, compile_here
 from nearpeak.web.site import Setting, Site
 from nearpeak.web.workload_reports import report_text, workload_report
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Names of a server that this machine alone reaches."""
-AT_ONCE = 3
-"""Pages that are built at once: they share one interpreter, so that more of them would all be late."""
+AGAIN = {"retry-after": "2"}
+"""Header of answers that say that it may work in a while."""
+_FRESH = {"cache-control": "no-cache"}
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".woff2": "font/woff2"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -40,6 +47,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def application(
     store: Store, *, reports: Path | None = None, is_private: bool = False, run_token: str = "",
     repository: Path | None = None, hosts: frozenset[str] | None = LOCAL, is_warm: bool = False,
+    own_uid: int | None = None, run_scope: str = "submit",
 ) -> Guarded:  # fmt: skip
     """Return the dashboard over a store as an ASGI application.
 
@@ -47,32 +55,38 @@ def application(
         reports: folder of reports (.html) to show with the store.
         is_private: whether reading needs a token too.
         repository: Git repository whose commits the farm may search.
-        run_token: text of a token that may act as long as this application runs.
+        run_token: text of a token that holds as long as this application runs.
+        run_scope: what it allows.
+        own_uid: user of this host who alone reads without a token; none for everybody.
         hosts: names in the Host header that are answered to; none for all.
         is_warm: whether to fill slow caches at the start, in the background.
     """
     from nearpeak.web.api import api_routes
 
-    setting = Setting(reports=reports, is_private=is_private, run_token=run_token, repository=repository, paths=paths())
-    site = Site(store, setting)
-    turns = asyncio.Semaphore(AT_ONCE)
+    setting = Setting(
+        reports=reports, is_private=is_private, run_token=run_token, repository=repository, paths=paths(),
+        own_uid=own_uid, run_scope=run_scope,
+    )  # fmt: skip
+    site, queues, traffic = Site(store, setting), Queues(), Traffic()
     routes = [
-        *api_routes(site),
-        *(Route(page.path, _page_endpoint(site, page, turns), methods=["GET"]) for page in pages()),
-        Route("/alerts/{alert}/actions", _action_endpoint(site), methods=["POST"]),
-        *job_routes(site),
+        *api_routes(site, queues),
+        *(Route(page.path, _page_endpoint(site, page, queues), methods=["GET"]) for page in pages()),
+        Route("/alerts/{alert}/actions", _action_endpoint(site, queues), methods=["POST"]),
+        *job_routes(site, queues), Route("/metrics", _metrics(site, queues, traffic), methods=["GET"]),
         Route("/sign-in", _sign_in_page(site), methods=["GET"]), Route("/sign-in", _sign_in(site), methods=["POST"]),
         Route("/sign-out", _sign_out, methods=["POST"]), Route("/static/{name:path}", _static, methods=["GET"]),
-        Route("/raw/reports/{report}", _raw_report(site), methods=["GET"]),
-        Route("/raw/workloads/{workload}", _raw_workload(site), methods=["GET"]),
+        Route("/raw/reports/{report}", _raw_report(site, queues), methods=["GET"]),
+        Route("/raw/workloads/{workload}", _raw_workload(site, queues), methods=["GET"]),
         Route("/favicon.ico", _favicon, methods=["GET"]),
     ]  # fmt: skip
     failed = _failure(site)
     if is_warm:
         site.is_compiled.clear()
         threading.Thread(target=_warm, args=(site,), daemon=True).start()
-    app = Starlette(routes=routes, exception_handlers={NearpeakError: failed, HTTPException: failed})
-    return Guarded(app, hosts)
+    handlers: dict[Any, Any] = {NearpeakError: failed, HTTPException: failed, ClientDisconnect: _gone}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # its redirects would go wherever the header Host says
+    return Guarded(app, hosts, traffic)
 
 
 def _warm(site: Site) -> None:
@@ -80,26 +94,38 @@ def _warm(site: Site) -> None:
     try:
         compile_templates()
         with suppress(NearpeakError):
-            PAGES["triage"].build(site, Query())
+            site_pages.PAGES["triage"].build(site, Query())
         compile_aside()
         compile_here()
     finally:
         site.is_compiled.set()
     with suppress(NearpeakError):
-        for name in ("search", "fleet", "opportunities"):
-            PAGES[name].build(site, Query(query={"q": "gemm"} if name == "search" else {}))
+        for name in ("search", "fleet", "opportunities", "efficiency"):
+            site_pages.PAGES[name].build(site, Query(query={"q": "gemm"} if name == "search" else {}))
+    gc.collect()
+    gc.freeze()  # else each search for cycles goes over all that was loaded, while every request waits
 
 
-def _page_endpoint(site: Site, page: Page, turns: asyncio.Semaphore) -> Endpoint:
+def _page_endpoint(site: Site, page: Page, queues: Queues) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        visitor = await run_in_threadpool(guard.visitor_of, site, request)
-        guard.check_reading(site, visitor)
-        if page.is_computed and not site.is_compiled.is_set():
-            await run_in_threadpool(site.is_compiled.wait, LONGEST_S)
-        async with turns:
+        visitor = await guard.reader_of(site, request)
+        if not visitor.name and (text := site.shared_now(*_address(request))) is not None:
+            return HTMLResponse(text, headers=_FRESH)
+        end_s = time.monotonic() + LONGEST_S
+        while page.is_computed and not site.is_compiled.is_set() and time.monotonic() < end_s:
+            await asyncio.sleep(0.1)
+        kind = EXPORTS if request.query_params.get("table") else PAGES
+        async with queues.turn(kind):
+            if await request.is_disconnected():
+                raise ClientDisconnect
             return await run_in_threadpool(_page_answer, site, page, request, visitor)
 
     return endpoint
+
+
+def _address(request: Request) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return path and query of a page, as it is shared among those who are not signed in."""
+    return request.url.path, tuple(sorted(request.query_params.items()))
 
 
 def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
@@ -117,8 +143,8 @@ def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> 
         can_write=visitor.can_write, mark=guard.mark_of(visitor) if visitor.can_write else "",
     )  # fmt: skip
     # Many look at the same few pages: of those who are not signed in, one waits for all who come at the same time.
-    text = written() if visitor.name else site.shared(request.url.path, tuple(sorted(query.items())), written)
-    return HTMLResponse(text, headers={"cache-control": "no-cache"})
+    text = written() if visitor.name else site.shared(*_address(request), written)
+    return HTMLResponse(text, headers=_FRESH)
 
 
 def _table_answer(view: View, name: str, form: str) -> Response:
@@ -133,11 +159,11 @@ def _table_answer(view: View, name: str, form: str) -> Response:
     return Response(text, media_type=kind, headers={"content-disposition": f'attachment; filename="{safe}.{form}"'})
 
 
-def _action_endpoint(site: Site) -> Endpoint:
+def _action_endpoint(site: Site, queues: Queues) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         visitor, form = await guard.written_form(site, request)
         alert = Query(path=request.path_params).id("alert")
-        status = await run_in_threadpool(_act, site, alert, form, visitor)
+        status = await queues.run(WRITES, _act, site, alert, form, visitor)
         if "application/json" in request.headers.get("accept", ""):
             return JSONResponse({"alert": alert, "status": status})
         return RedirectResponse(f"/alerts/{alert}", status_code=303)
@@ -157,7 +183,7 @@ def _act(site: Site, alert: int, form: dict[str, str], visitor: Visitor) -> str:
 
 def _sign_in_page(site: Site) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        visitor = await run_in_threadpool(guard.visitor_of, site, request)
+        visitor = await guard.visitor_of(site, request)
         return _plain_page(site, "sign_in", "Sign in", "", visitor)
 
     return endpoint
@@ -205,24 +231,33 @@ async def _favicon(_: Request) -> Response:
     return Response(status_code=204)
 
 
-def _raw_report(site: Site) -> Endpoint:
+def _metrics(site: Site, queues: Queues, traffic: Traffic) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        guard.check_reading(site, await run_in_threadpool(guard.visitor_of, site, request))
-        text = await run_in_threadpool(report_text, site.setting.reports, request.path_params["report"])
+        await guard.reader_of(site, request)
+        text = await queues.run(READS, metrics_text, site, traffic)
+        return Response(text, headers={"content-type": METRICS_TYPE})
+
+    return endpoint
+
+
+def _raw_report(site: Site, queues: Queues) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        await guard.reader_of(site, request)
+        text = await queues.run(READS, report_text, site.setting.reports, request.path_params["report"])
         return HTMLResponse(text, headers={"content-security-policy": guard.REPORT_POLICY})
 
     return endpoint
 
 
-def _raw_workload(site: Site) -> Endpoint:
+def _raw_workload(site: Site, queues: Queues) -> Endpoint:
     def made(key: str) -> str:
         name, series = named(site, key)
         text: str = site.remembered(f"report {key}", lambda: workload_report(name, series))
         return text
 
     async def endpoint(request: Request) -> Response:
-        guard.check_reading(site, await run_in_threadpool(guard.visitor_of, site, request))
-        text = await run_in_threadpool(made, request.path_params["workload"])
+        await guard.reader_of(site, request)
+        text = await queues.run(PAGES, made, request.path_params["workload"])
         return HTMLResponse(text, headers={"content-security-policy": guard.REPORT_POLICY})
 
     return endpoint
@@ -234,9 +269,9 @@ def _failure(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def failed(request: Request, error: Exception) -> Response:
         status, text = status_of(error), " ".join(str(getattr(error, "detail", error)).split())[:500]
         if request.url.path.startswith("/api/") or "application/json" in request.headers.get("accept", ""):
-            return JSONResponse({"error": text}, status_code=status)
-        if request.query_params.get("table"):
-            return PlainTextResponse(f"{text}\n", status_code=status)
+            return JSONResponse({"error": text}, status_code=status, headers=AGAIN if status == 503 else None)
+        if status == 503 or request.query_params.get("table") or request.url.path == "/metrics":
+            return PlainTextResponse(f"{text}\n", status_code=status, headers=AGAIN if status == 503 else None)
         if status == 401 and request.method == "GET":
             return RedirectResponse("/sign-in", status_code=303)
         if text == "Not Found":  # no route has that path
@@ -244,6 +279,11 @@ def _failure(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
         return _plain_page(site, "failure", "Not here" if status == 404 else "Not possible", text, NOBODY, status)
 
     return failed
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    """Answer a client that left before its body was whole: nobody reads it."""
+    return Response(status_code=400)
 
 
 def status_of(error: Exception) -> int:

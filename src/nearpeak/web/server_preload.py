@@ -19,17 +19,20 @@ _CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 def compile_aside() -> None:
     """Compile in another process, and return when that is done; the result lies in the user's cache."""
     with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run([sys.executable, "-m", "nearpeak.web.server_preload"], stdin=subprocess.DEVNULL, check=False,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LONGEST_S)  # fmt: skip
+        words = [sys.executable, "-P", "-m", "nearpeak.web.server_preload"]
+        subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       check=False, timeout=LONGEST_S)  # fmt: skip
 
 
 def compile_here() -> None:
     """Search a short series and predict a few cases, which compiles the code of both or loads it from the cache."""
+    from nearpeak.base.compilation import compile_at_first_call
     from nearpeak.judgement.change_points import changes
     from nearpeak.ops import case
     from nearpeak.prediction.case_prediction import predict_case
     from nearpeak.targets import target_of
 
+    compile_at_first_call()
     changes([1.0 + 0.001 * (place % 7) for place in range(40)])
     for op, axes in _CASES:
         predict_case(case(op, **axes), target_of(_TARGET))

@@ -36,8 +36,12 @@ class Setting:
     """Folder of reports that are shown with the store."""
     is_private: bool = False
     """Whether reading needs a token."""
+    own_uid: int | None = None
+    """User of this host who alone reads without a token; none for everybody who reaches the port."""
     run_token: str = ""
     """Text of a token that holds as long as the server runs; empty for none."""
+    run_scope: str = "submit"
+    """What that token allows."""
     repository: Path | None = None
     """Git repository whose commits the farm may search; it lies at the same path on the farm's hosts."""
     paths: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +127,11 @@ class Site:
             while len(memory) >= most and key not in memory:
                 del memory[next(iter(memory))]
             return memory.setdefault(key, _Held())
+
+    def shared_now(self, path: str, query: tuple[tuple[str, str], ...]) -> Any:
+        """Return what `shared` has made for an address less than SHARED_S ago; none where it would make it."""
+        held = self._pages.get((path, query))
+        return held.found if held is not None and time.monotonic() < held.until_s else None
 
     def shared(self, path: str, query: tuple[tuple[str, str], ...], make: Callable[[], Any]) -> Any:
         """Return what `make` returns for an address, or what it returned less than SHARED_S ago."""

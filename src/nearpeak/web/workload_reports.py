@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from nearpeak.base.input_files import text_of_file
 from nearpeak.core.history.stored_run import Series
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.workload import Call, Workload
@@ -32,7 +33,7 @@ def report_text(folder: Path | None, name: str) -> str:
     """
     if folder is None or name not in report_names(folder):
         raise NotFoundError(f"report {name[:80]}: is not in the folder of reports")
-    return (folder / name).read_text(encoding="utf-8", errors="replace")
+    return text_of_file(folder / name, errors="replace")
 
 
 def workload_report(name: str, series: Sequence[Series]) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.completion import models
 from nearpeak.cli.shared.trace_command import is_trace
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
@@ -27,7 +28,8 @@ BASELINE = typer.Option(None, "--baseline", help="With --trace: the same without
 def amp(
     model: str = typer.Argument(
         help="Model name, hf:<model type>, config.json, or problem file: what can be captured in fp32 and lowered. Or "
-        "a profiler's trace: in which precision its products ran."
+        "a profiler's trace: in which precision its products ran.",
+        autocompletion=models,
     ),
     target: list[str] = shared.TARGET,
     autocast: str = typer.Option("bf16", "--autocast", help="Format that autocast lowers to: bf16 or fp16."),
@@ -41,7 +43,6 @@ def amp(
     baseline: Path | None = BASELINE,
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     json: bool = shared.JSON,
-    text: bool = shared.TEXT,
 ) -> None:
     """Estimate the benefit of autocast on a GPU: speed-up by operator and step, every cast, and the TF32 trap.
 
@@ -49,7 +50,6 @@ def amp(
     baseline may run in TF32 already: convolutions do by default, matrix products do not; both are shown. With --trace:
     what ran instead, and where the difference goes.
     """
-    as_json = shared.as_json(json=json, text=text)
     if train and options.step not in ("forward", "train"):
         raise SpecError(f"--train: is a training step, --phase says {options.step}; give one")
     if baseline is not None and trace is None:
@@ -58,7 +58,7 @@ def amp(
     if is_trace(model):
         if trace is not None or html is not None:
             raise SpecError(f"--trace, --html: {model} is a trace itself; give the model, and the trace with --trace")
-        return _print_precision(Path(model), target, edits, as_json=as_json)
+        return _print_precision(Path(model), target, edits, json=json)
     devices = shared.targets_of(target, edits)
     if trace is not None and len(devices) > 1:
         raise SpecError(f"--target: {len(devices)} devices; a trace ran on one")
@@ -72,7 +72,7 @@ def amp(
     )
     fixed_s = parse(host, "s")
     priced = [_priced(steps, device, fixed_s, trace, baseline) for device in devices]
-    return _deliver(priced, html, as_json=as_json)
+    return _deliver(priced, html, json=json)
 
 
 def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None, baseline: Path | None) -> "Priced":
@@ -95,7 +95,7 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
     )
 
 
-def _deliver(results: "list[Priced]", html: Path | None, *, as_json: bool) -> None:
+def _deliver(results: "list[Priced]", html: Path | None, *, json: bool) -> None:
     from nearpeak.api.questions import version
     from nearpeak.reports import precision_report as report
     from nearpeak.reports.document.html import to_html
@@ -103,20 +103,20 @@ def _deliver(results: "list[Priced]", html: Path | None, *, as_json: bool) -> No
     document = report.document_of(results, version())
     if html is not None:
         shared.write_whole(html, to_html(document))
-    if not as_json:
+    if not json:
         shared.print_document(document)
-    for result in results if as_json else ():
+    for result in results if json else ():
         sys.stdout.write(report.to_json(result.device, result.eager, result.verdict, result.gap) + "\n")
 
 
-def _print_precision(path: Path, target: list[str], edits: list[str], *, as_json: bool) -> None:
+def _print_precision(path: Path, target: list[str], edits: list[str], *, json: bool) -> None:
     """Print in which precision the products of a trace ran."""
     from nearpeak.precision.actual_gain import precision_of_file
     from nearpeak.reports import precision_report as report
 
     devices = shared.targets_of(target, edits) if target else []
     _, precision = precision_of_file(path, devices[0] if devices else None)
-    if as_json:
+    if json:
         sys.stdout.write(report.executed_to_json(precision) + "\n")
     else:
         shared.print_document(report.executed_document_of(precision))

@@ -1,6 +1,5 @@
 """Command `nearpeak analyze`: a report of a model or trace against its speed-of-light bounds."""
 
-import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,25 +7,32 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nearpeak.base.input_files import text_of_file
 from nearpeak.cli.shared import options as shared
-from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.capture_command import FORMATS, SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.completion import models
 from nearpeak.cli.shared.result_files import refuse_results
+from nearpeak.cli.shared.time_limit_option import WITHIN, exit_code, tell_verdicts, time_limit
 from nearpeak.cli.shared.trace_command import is_trace, report_on
+from nearpeak.core.answers.execution_time import check_mode
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
+from nearpeak.judgement.step_answer import limit_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nearpeak.core.answers.analysis import Analysis
     from nearpeak.core.answers.bound import Policy
+    from nearpeak.core.answers.time_limit import TimeLimit
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
 
 
 MODEL = typer.Argument(
     help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite, kernel "
-    "definition, saved workload, or a profiler's trace."
+    "definition, saved workload, or a profiler's trace.",
+    autocompletion=models,
 )
 AGAINST = typer.Option(
     None, "--against", help="Compare with a saved report, or a trace with a trace, instead of showing one."
@@ -39,7 +45,9 @@ CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSO
 PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
 
 
-@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
+@takes_capture_options(
+    *SIZES, "layers", *FORMATS, "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "input_values", "axes"
+)
 def analyze(
     model: str = MODEL,
     target: list[str] = shared.TARGET,
@@ -48,6 +56,8 @@ def analyze(
     policy: str = shared.POLICY,
     algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
+    execution: str = shared.EXECUTION,
+    within: str | None = WITHIN,
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
     save: Path | None = typer.Option(None, "--save", help="Write the report as JSON, for --against later."),
@@ -62,10 +72,10 @@ def analyze(
     runner: str = typer.Option(
         "torch_cpu", "--runner", help="Runner that times the operators ('nearpeak show runners')."
     ),
+    why: bool = shared.WHY,
     json: bool = shared.JSON,
-    text: bool = shared.TEXT,
 ) -> None:
-    """Show the least time that a model step and its parts can take on each target, and what limits them.
+    """Show the expected time of a model step on each target, its limit, what the gap is made of and what to try.
 
     Capturing runs the model's code in a child process with limits of time and memory; nothing is downloaded. With
     --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each
@@ -74,23 +84,25 @@ def analyze(
     exports = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
     for path in (html, markdown, save, *exports.values()):
         shared.check_writable(path)
+    check_mode(execution)
+    limit = None if within is None else time_limit(within)
     take = partial(workload_of, options=options)
-    files, as_json = {html: "html", markdown: "markdown", save: "json"}, shared.as_json(json=json, text=text)
+    files = {html: "html", markdown: "markdown", save: "json"}
     if is_trace(model):
+        _refuse_for_traces(model, {"--execution": execution, "--within": within})
         if measure:
             raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
-        devices_and_workload = (
-            (shared.targets_of(target, edits) if target else []),
-            take(expected) if expected else None,
-        )
-        raise typer.Exit(
-            report_on(model, *devices_and_workload, against, files, rank, exports, unprofiled, json=as_json)
-        )
+        devices, workload = shared.targets_of(target, edits) if target else [], take(expected) if expected else None
+        code = report_on(model, devices, workload, against, files, rank, exports, unprofiled, json=json, why=why)
+        raise typer.Exit(code)
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
-        return _print_comparison(against, _load(Path(model)), json=as_json)
+        return _print_comparison(against, _load(Path(model)), json=json)
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
-    return _deliver(_analysis(take, model, target, edits, rules, timed), files, against, json=as_json)
+    analysis = _analysis(take, model, target, edits, rules, timed, execution)
+    verdicts = [] if limit is None else [limit_verdict(analysis, answer, limit) for answer in analysis.targets]
+    _deliver(analysis, files, against, limit, why=why, json=json)
+    raise typer.Exit(exit_code(verdicts))
 
 
 def _devices(
@@ -108,17 +120,28 @@ def _devices(
     return shared.targets_of(target or ([timed_target(runner)] if runner else []), edits)
 
 
+def _refuse_for_traces(model: str, options: dict[str, str | None]) -> None:
+    """Refuse options that only the step of a model has."""
+    for name, value in options.items():
+        if value:
+            raise SpecError(f"{name}: is for the step of a model, and {model} is a trace; leave it out")
+
+
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
-    """Refuse options that only a trace has, and files of results, which are neither model nor trace."""
+    """Refuse options that only a trace has, and files of results or other kinds, which are neither model nor trace."""
+    from nearpeak.frontends.source_types import refuse_other_kind
+
     refuse_results(Path(model))
+    refuse_other_kind(Path(model))
     used = [f"--{name}" for name, value in options.items() if value]
     if used:
         raise SpecError(f"{', '.join(used)}: {'are' if len(used) > 1 else 'is'} for a trace, and {model} is none")
 
 
 def _analysis(
-    take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], bounds: "Policy", runner: str
-) -> "Analysis":
+    take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], bounds: "Policy", runner: str,
+    execution: str,
+) -> "Analysis":  # fmt: skip
     """Return the analysis of a model, with measured times where a runner is named."""
     from nearpeak.api import questions
 
@@ -128,7 +151,7 @@ def _analysis(
     if captured is not None:  # a name that is wrong is said before a minute is spent
         _measure_roofs()
     targets = _devices(take, model, target, edits, runner)
-    analysis = questions.analyze(captured or take(model), targets, bounds)
+    analysis = questions.analyze(captured or take(model), targets, bounds, execution=execution)
     return _measured(analysis, runner) if runner else analysis
 
 
@@ -158,22 +181,32 @@ def _measure_roofs() -> None:
     from nearpeak.api.measured_analysis import measure_roofs
 
     with shared.progress("measuring the roofs of this machine, in under a minute"):
-        path, _ = measure_roofs()
+        path, _ = measure_roofs(busy=True)
+    is_marked = "verified = false" in text_of_file(path)
+    beside = "; other processes took cores meanwhile, so its figures are marked (*)" if is_marked else ""
     sys.stderr.write(
-        f"measured the roofs of this machine first: wrote {path}; 'nearpeak calibrate roofs' measures what predictions "
-        "need, too\n"
+        f"measured the roofs of this machine first: wrote {path}{beside}; 'nearpeak calibrate roofs' measures what "
+        "predictions need, too\n"
     )
 
 
-def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:
+def _deliver(
+    analysis: "Analysis", files: dict[Path | None, str], against: Path | None, limit: "TimeLimit | None", *, why: bool,
+    json: bool,
+) -> None:  # fmt: skip
     """Write the requested report files, and print the report or its difference from a saved one."""
+    from nearpeak.reports.analysis_document import document_of
+
     for path, name in files.items():
         if path is not None:
             shared.write_whole(path, _rendered(analysis, name))
     if against is not None:
         _print_comparison(against, analysis, json=json)
+    elif json:
+        sys.stdout.write(_rendered(analysis, "json"))
+        tell_verdicts(analysis, limit)
     else:
-        sys.stdout.write(_rendered(analysis, "json") if json else _for_people(analysis))
+        shared.print_document(document_of(analysis, limit), why=why)
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":
@@ -194,15 +227,6 @@ def _rendered(analysis: "Analysis", name: str) -> str:
     return render(analysis, name).rstrip("\n") + "\n"
 
 
-def _for_people(analysis: "Analysis") -> str:
-    from nearpeak.reports.analysis import terminal
-
-    return (
-        terminal.render(analysis, colour=shared.coloured(), width=shutil.get_terminal_size().columns).rstrip("\n")
-        + "\n"
-    )
-
-
 def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:
     from nearpeak.judgement.analysis_difference import compare
     from nearpeak.reports import comparison_report as report
@@ -217,7 +241,7 @@ def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> N
 def _is_report(path: Path) -> bool:
     if path.suffix == ".json" and not path.exists():
         raise SpecError(f"{path}: not found")
-    return path.suffix == ".json" and '"targets"' in path.read_text(encoding="utf-8")
+    return path.suffix == ".json" and '"targets"' in text_of_file(path)
 
 
 def _load(path: Path) -> "Analysis":
@@ -225,4 +249,4 @@ def _load(path: Path) -> "Analysis":
 
     if not path.exists():
         raise SpecError(f"{path}: not found")
-    return from_json(path.read_text(encoding="utf-8"))
+    return from_json(text_of_file(path))

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli.shared import options as shared
-from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.capture_command import FORMATS, SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.completion import models
 from nearpeak.core.work.capture_options import CaptureOptions
 
 if TYPE_CHECKING:
     from nearpeak.core.work.workload import Workload
 
 
-@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
+@takes_capture_options(
+    *SIZES, "layers", *FORMATS, "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "input_values", "axes"
+)
 def capture(
     model: str = typer.Argument(
         help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite "
-        "or kernel definition."
+        "or kernel definition.",
+        autocompletion=models,
     ),
     options: CaptureOptions = CaptureOptions(),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the whole workload as JSON."),
@@ -35,7 +39,7 @@ def capture(
         from nearpeak.frontends.files.saved_workload import save_text
 
         shared.write_whole(out, save_text(workload))
-    if json or not shared.on_terminal():
+    if json:
         for case, count in workload.case_counts().items():
             sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
         for name, count in workload.uncovered_counts().items():

@@ -33,8 +33,7 @@ def coverage(
     timing = timing_of("1 s", limit, "hot", 1, memory, check=False)
     with shared.progress("converting"):
         conversion = conversion_coverage.coverage(model, runner, timing, without=tuple(without), least_count=least)
-    plain = json or not shared.on_terminal()
-    text = jsonlib.dumps(asdict(conversion) | {"flop_ratio": conversion.flop_ratio}) if plain else _words(conversion)
+    text = jsonlib.dumps(asdict(conversion) | {"flop_ratio": conversion.flop_ratio}) if json else _words(conversion)
     sys.stdout.write(f"{text}\n")
 
 

@@ -1,11 +1,9 @@
 """Command `nearpeak explain`: the difference of two predicted times, part by part."""
 
-import shlex
-
 import typer
 
+from nearpeak.api.case_words import case_of, replaced_words, words_of
 from nearpeak.cli.shared import options as shared
-from nearpeak.cli.shared.case_syntax import case_of
 from nearpeak.errors import SpecError
 
 
@@ -33,39 +31,11 @@ def explain(
         )
     if len(cases) == len(devices) == 1:
         raise SpecError("explain: one case on one target has nothing to differ from; add a case or a --target")
-    words = _words(cases[0])
+    words = words_of(cases[0], "explain")
     first = case_of(words, "explain")
-    second = case_of(_replaced(words, _words(cases[1])), "explain") if len(cases) == 2 else first
+    second = case_of(replaced_words(words, words_of(cases[1], "explain")), "explain") if len(cases) == 2 else first
     explanation = explained(first, second, target=devices[0], other_target=devices[-1])
     shared.tell(
         lambda: report.document_of(explanation, (label_of(first), label_of(second))),
         lambda: report.to_json(explanation), json=json,
     )  # fmt: skip
-
-
-def _words(case: str) -> list[str]:
-    """Return the words of one case.
-
-    Raises:
-        SpecError: the text is empty, or a quote in it does not end.
-    """
-    try:
-        words = shlex.split(case)
-    except ValueError as error:
-        raise SpecError(f"explain: case {case!r}: {str(error).lower()}") from None
-    if not words:
-        raise SpecError(f"explain: case {case!r}: is empty; give e.g. 'gemm m=4096 n=4096 k=4096 dtype=bf16' 'm=4097'")
-    return words
-
-
-def _replaced(words: list[str], other: list[str]) -> list[str]:
-    """Return the words of the second case, those that it leaves out taken from the first.
-
-    >>> _replaced(["gemm", "m=1", "n=2"], ["m=3"])
-    ['gemm', 'm=3', 'n=2']
-    """
-    if other and "=" not in other[0]:
-        return other
-    new = dict(word.partition("=")[::2] for word in other)
-    merged = [f"{name}={new.pop(name)}" if (name := word.partition("=")[0]) in new else word for word in words]
-    return merged + [f"{name}={value}" for name, value in new.items()]

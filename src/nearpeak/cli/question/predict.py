@@ -1,23 +1,32 @@
 """Command `nearpeak predict`: the expected time of tuned software for one case or a table of cases."""
 
 import sys
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from nearpeak.api.case_words import case_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.capture_command import takes_capture_options, workload_of
 from nearpeak.cli.shared.case_arguments import TABLES
-from nearpeak.cli.shared.case_syntax import case_of
+from nearpeak.cli.shared.completion import operators
 from nearpeak.cli.shared.table_files import check_table, read_usable, write_answered
-from nearpeak.errors import SpecError
+from nearpeak.cli.shared.time_limit_option import WITHIN, exit_code, tell_verdicts, time_limit
+from nearpeak.core.answers.execution_time import check_mode
+from nearpeak.core.work.capture_options import STORED, CaptureOptions
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.judgement.step_answer import limit_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from nearpeak.core.answers.prediction import Prediction
+    from nearpeak.core.answers.time_limit import TimeLimit
     from nearpeak.core.work.case import Case
     from nearpeak.core.work.target import Target
+    from nearpeak.core.work.workload import Workload
     from nearpeak.ops.shared.tables.case_table import CaseGroup
     from nearpeak.prediction.kernel_model import Setting
 
@@ -25,28 +34,54 @@ WORKLOADS = (".json", ".txt", ".log", ".h", ".toml", ".onnx", ".pt2", ".py")
 """Suffixes of files whose calls are summed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """How to predict, and how to print it."""
+
+    calibration: Path | None
+    """Coefficients of the user's own."""
+    how: "Setting"
+    """Conditions of the kernels."""
+    json: bool
+    """Whether JSON is printed instead of text."""
+    why: bool
+    """Whether text says what the answer rests on."""
+    fabric: str = ""
+    """Network between nodes, for collectives."""
+
+
+WORDS = typer.Argument(
+    None,
+    metavar="OP AXIS=EXTENT… | FILE",
+    help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16; a table, a suite, a saved workload, an operator log.",
+    autocompletion=operators,
+)
+OUT = typer.Option(None, "--out", help="Write the table with bound_s, predicted_s and the like added.")
+NO_CORRECTION = typer.Option(
+    False, "--no-correction", help="Leave out the bounded correction on top of the coefficients (the term library)."
+)
+ELSEWHERE = typer.Option(
+    False, "--elsewhere", help="Intervals for software and timing other than those behind the coefficients, yours, say."
+)
+
+
+@takes_capture_options(*STORED)
 def predict(
-    words: list[str] = typer.Argument(
-        None,
-        metavar="OP AXIS=EXTENT… | FILE",
-        help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16; a table, a suite, a saved workload, an operator log.",
-    ),
+    words: list[str] = WORDS,
     target: list[str] = shared.TARGET,
+    options: CaptureOptions = CaptureOptions(),
     cases: Path | None = typer.Option(None, "--cases", help="Table of cases (.csv, .jsonl, .parquet), or - for stdin."),
-    out: Path | None = typer.Option(
-        None, "--out", help="Write the table with bound_s, predicted_s and the like added."
-    ),
+    out: Path | None = OUT,
     energy: bool = typer.Option(False, "--energy", help="Tables: add energy_j, power_w, energy_low_j, energy_high_j."),
     calibration: Path | None = typer.Option(None, "--calibration", help="Your coefficient file (.toml)."),
-    no_correction: bool = typer.Option(
-        False, "--no-correction", help="Leave out the bounded correction on top of the coefficients (the term library)."
-    ),
-    elsewhere: bool = typer.Option(
-        False,
-        "--elsewhere",
-        help="Intervals for software and timing other than those behind the coefficients, such as yours.",
-    ),
+    no_correction: bool = NO_CORRECTION,
+    elsewhere: bool = ELSEWHERE,
+    execution: str = shared.EXECUTION,
+    within: str | None = WITHIN,
+    fabric: str = shared.FABRIC,
+    stride: int = shared.STRIDE,
     edits: list[str] = shared.EDITS,
+    why: bool = shared.WHY,
     json: bool = shared.JSON,
 ) -> None:
     """Show the expected time of tuned software, with a 90 % interval and a breakdown into parts.
@@ -64,18 +99,25 @@ def predict(
 
     devices = shared.targets_of(target, edits)
     check_table(out)
-    suffix = Path((words or [""])[0]).suffix
-    suffix = suffix.lower() if suffix.lower() in TABLES else suffix  # suffixes of tables are the same in capitals
-    file = Path(words[0]) if len(words or ()) == 1 and suffix in (*TABLES, *WORKLOADS) else None
+    file = _file_of(words)
     if words and cases is not None:
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
         raise SpecError("predict: --out and --energy add columns to a table of cases; give one, e.g. --cases FILE")
+    _refuse_without_collective(words, file, fabric, stride)
+    if file is None or file.suffix not in WORKLOADS:
+        narrow = {f"--{name.replace('_', '-')}": getattr(options, name) for name in STORED}
+        _refuse_for_cases({"--execution": execution, "--within": within, **narrow})
+    check_mode(execution)
+    limit = None if within is None else time_limit(within)
     how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "")
+    asked = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
     if file is not None and file.suffix in WORKLOADS:
-        _predict_workload(str(file), devices, calibration, json=json, how=how)
+        _predict_workload(workload_of(str(file), options), devices, asked, execution, limit)
+    elif words and fabric:
+        _predict_between_nodes(words, devices, fabric, stride, asked)
     elif words and file is None:
-        _predict_case(words, devices, calibration, json=json, how=how)
+        _predict_case(words, devices, asked)
     elif file is None and cases is None and sys.stdin.isatty():
         raise SpecError(
             "predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm"
@@ -84,6 +126,20 @@ def predict(
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
         _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how, json=json)
+
+
+def _file_of(words: list[str] | None) -> Path | None:
+    """Return the table or workload that the only word names; none where the words are a case."""
+    suffix = Path((words or [""])[0]).suffix
+    suffix = suffix.lower() if suffix.lower() in TABLES else suffix  # suffixes of tables are the same in capitals
+    return Path(words[0]) if words and len(words) == 1 and suffix in (*TABLES, *WORKLOADS) else None
+
+
+def _refuse_for_cases(options: dict[str, str | None]) -> None:
+    """Refuse options that only a step has."""
+    for name, value in options.items():
+        if value:
+            raise SpecError(f"predict: {name} is for a step, such as a saved workload; leave it out for cases")
 
 
 def _predict_table(
@@ -108,35 +164,103 @@ def _predict_table(
 
 
 def _predict_workload(
-    path: str, devices: list["Target"], calibration: Path | None, *, json: bool, how: "Setting"
+    workload: "Workload", devices: list["Target"], asked: _Question, execution: str, limit: "TimeLimit | None"
 ) -> None:
-    """Print the expected time of a saved workload, or of a config.json's forward step."""
-    from nearpeak.api import questions
+    """Print the expected time of a saved workload, or of a config.json's forward step; on a fabric its collectives."""
+    if asked.fabric:
+        _predict_collectives(workload, devices, asked)
+        raise typer.Exit
     from nearpeak.bounds.step.step_analysis import analysis_of
-    from nearpeak.prediction.step_time import with_predictions
-    from nearpeak.reports import expected_time_text as report
+    from nearpeak.prediction.step_expectation import with_expectations
+    from nearpeak.reports.analysis_document import document_of
+    from nearpeak.reports.expected_time_text import to_json
 
-    analysis = with_predictions(analysis_of(questions.capture(path), devices), devices, calibration, how)
-    shared.tell(lambda: report.document_of(analysis), lambda: report.to_json(analysis), json=json)
+    analysis = with_expectations(
+        analysis_of(workload, devices), workload, devices, execution=execution, file=asked.calibration,
+        setting=asked.how,
+    )  # fmt: skip
+    verdicts = [] if limit is None else [limit_verdict(analysis, answer, limit) for answer in analysis.targets]
+    if asked.json:
+        sys.stdout.write(f"{to_json(analysis)}\n")
+        tell_verdicts(analysis, limit)
+    else:
+        shared.print_document(document_of(analysis, limit), why=asked.why)
     _tell_differing(devices)
-    _tell_lacked(calibration, [row.case for row in analysis.rows], devices)
+    _tell_lacked(asked.calibration, [row.case for row in analysis.rows], devices)
+    raise typer.Exit(exit_code(verdicts))
 
 
-def _predict_case(
-    words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool, how: "Setting"
-) -> None:
+def _predict_case(words: list[str], devices: list["Target"], asked: _Question) -> None:
     from nearpeak.ops import label_of
     from nearpeak.prediction.case_prediction import predict_case
     from nearpeak.reports import prediction_report as report
 
     case = case_of(words, "predict")
     for device in devices:
-        prediction = predict_case(case, device, how, calibration)
-        shared.tell(
-            partial(report.document_of, label_of(case), device, prediction),
-            partial(report.to_json, case, device, prediction), json=json,
-        )  # fmt: skip
-    _tell_lacked(calibration, [case], devices)
+        prediction = predict_case(case, device, asked.how, asked.calibration)
+        if asked.json:
+            sys.stdout.write(f"{report.to_json(case, device, prediction)}\n")
+        else:
+            narrower = _narrower(case, device, asked)
+            shared.print_document(report.document_of(label_of(case), device, prediction, narrower), why=asked.why)
+    _tell_lacked(asked.calibration, [case], devices)
+
+
+def _refuse_without_collective(words: list[str] | None, file: Path | None, fabric: str, stride: int) -> None:
+    """Refuse the options of clusters where they say nothing."""
+    if not fabric and stride == 1:
+        return
+    if not words or (file is not None and (file.suffix not in WORKLOADS or stride != 1)):
+        raise SpecError(
+            "predict: --fabric and --stride are for one collective in words, --fabric also for captured workloads; "
+            "leave them out for tables"
+        )
+    if not fabric:
+        raise SpecError("predict: --stride needs --fabric, the network between nodes, e.g. --fabric ib400")
+
+
+def _predict_between_nodes(
+    words: list[str], devices: list["Target"], fabric: str, stride: int, question: _Question
+) -> None:
+    """Print the time of a collective between the nodes of a cluster."""
+    from nearpeak.api.cluster_collectives import collective_cluster, predict_collective
+    from nearpeak.ops import label_of
+    from nearpeak.reports import collective_report as report
+
+    case = case_of(words, "predict")
+    for device in devices:
+        found = predict_collective(case, device, fabric, stride)
+        joined = collective_cluster(case, device, fabric, stride).fabric
+        if question.json:
+            sys.stdout.write(f"{report.to_json(case, device.name, joined, found)}\n")
+        else:
+            shared.print_document(report.document_of(label_of(case), device.name, joined, found), why=question.why)
+
+
+def _predict_collectives(workload: "Workload", devices: list["Target"], asked: _Question) -> None:
+    """Print the collectives of a captured step with the tiers that their groups cross."""
+    from nearpeak.api.cluster_collectives import workload_cluster, workload_collectives
+    from nearpeak.reports import collective_report as report
+
+    for device in devices:
+        cluster = workload_cluster(workload, device, asked.fabric)
+        rows = report.collective_rows(workload, workload_collectives(workload, cluster))
+        if asked.json:
+            sys.stdout.write("".join(f"{row.to_json(cluster)}\n" for row in rows))
+        else:
+            shared.print_document(report.rows_document(workload.name, cluster, rows))
+
+
+def _narrower(case: "Case", device: "Target", asked: _Question) -> "tuple[str, Prediction] | None":
+    """Return the prediction of a case in the next narrower format; none where there is none."""
+    from nearpeak.prediction.case_prediction import predict_case
+    from nearpeak.prediction.format_opportunities import narrower_case
+
+    other = narrower_case(case)
+    try:
+        return None if other is None else (other[0], predict_case(other[1], device, asked.how, asked.calibration))
+    except NotModelledError:
+        return None
 
 
 def _tell_differing(devices: list["Target"]) -> None:

@@ -59,7 +59,7 @@ def score(
     text = "".join(jsonlib.dumps(row) + "\n" for row in rows)
     if out is not None:
         shared.write_whole(out, text)
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write(text)
     else:
         _print_table(read[0].name, rows)

@@ -1,4 +1,4 @@
-"""Command `nearpeak show ops|targets|models|runners`: entries of the catalogue and of the device files."""
+"""Command `nearpeak show ops|targets|fabrics|models|runners`: entries of the catalogue and of the device files."""
 
 import dataclasses
 import json as jsonlib
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nearpeak.api.catalogue import operator_record, usage_of
 from nearpeak.cli.shared import options as shared
-from nearpeak.cli.shared.case_syntax import usage_of
 
 if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.ops import Operator
+    from nearpeak.targets.fabric_file import FabricFile
 
 NAME = typer.Argument(None, help="Name of one entry, shown in full.")
 
@@ -27,9 +28,9 @@ def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
     from nearpeak.ops import OPS
 
     operators = [OPS[name]] if name else [OPS[entry] for entry in OPS]
-    if json or not shared.on_terminal():
+    if json:
         for operator in operators:
-            sys.stdout.write(jsonlib.dumps(_operator_record(operator)) + "\n")
+            sys.stdout.write(jsonlib.dumps(operator_record(operator)) + "\n")
     elif name:
         _print_operator(operators[0])
     else:
@@ -41,7 +42,7 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
     from nearpeak.targets import TARGETS, target_of
 
     devices = [target_of(device_name) for device_name in ([name] if name else TARGETS.names())]
-    if json or not shared.on_terminal():
+    if json:
         for device in devices:
             sys.stdout.write(jsonlib.dumps(dataclasses.asdict(device)) + "\n")
     elif name:
@@ -51,12 +52,26 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
         _print_rows([_target_row(device) for device in devices], *heads)
 
 
+def fabrics(name: str | None = NAME, json: bool = shared.JSON) -> None:
+    """List the fabrics, nodes and networks between them, or show one in full with its sources."""
+    from nearpeak.targets.clusters import fabric_names, shipped_fabric, stated_fabric
+
+    files = [stated_fabric(name)] if name else [shipped_fabric(each) for each in fabric_names()]
+    if json:
+        for file in files:
+            sys.stdout.write(jsonlib.dumps(dataclasses.asdict(file)) + "\n")
+    elif name:
+        _print_fabric(files[0])
+    else:
+        _print_rows([_fabric_row(file) for file in files], "fabric", "kind", "~what", "#rate", "~devices")
+
+
 def models(json: bool = shared.JSON) -> None:
     """List the models whose published dimensions come with nearpeak; their sources are in the JSON."""
     from nearpeak.frontends.huggingface.published_models import MODELS
 
     entries = [MODELS[name] for name in MODELS]
-    if json or not shared.on_terminal():
+    if json:
         for model in entries:
             record = {
                 "model": model.name,
@@ -75,7 +90,7 @@ def runners(json: bool = shared.JSON) -> None:
     from nearpeak.measurement.runners import RUNNERS
 
     records = [_runner_record(name, RUNNERS[name]) for name in RUNNERS.names()]
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write("".join(jsonlib.dumps(record) + "\n" for record in records))
         return
     rows = [
@@ -102,32 +117,13 @@ def _runner_record(name: str, made: Any) -> dict[str, Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = shared.group_of("Show the operators, devices, models and runners.")
+    group = shared.group_of("Show the operators, devices, fabrics, models and runners.")
     group.command()(ops)
     group.command()(targets)
+    group.command()(fabrics)
     group.command()(models)
     group.command()(runners)
     app.add_typer(group, name="show")
-
-
-def _operator_record(operator: "Operator") -> dict[str, Any]:
-    from nearpeak.ops.shared.definition.reference_constants import constants_of
-
-    phases = {
-        phase: {
-            "axes": list(signature.axes),
-            "dtypes": list(signature.dtypes),
-            "attributes": {key: kind.__name__ for key, kind in signature.attributes.items()},
-            "defaults": {key: value for key, value in signature.defaults.items() if value is not None},
-            "required": [axis for axis in signature.axes if axis not in signature.defaults],
-        }
-        for phase, signature in operator.signatures.items()
-    }
-    return {
-        "op": operator.name, "summary": operator.summary, "source": operator.source, "version": operator.version,
-        "constants": constants_of(operator), "phases": phases,
-        "aten": sorted(operator.aten), "onnx": sorted(operator.onnx),
-    }  # fmt: skip
 
 
 def _operator_row(operator: "Operator") -> tuple[str, ...]:
@@ -175,6 +171,34 @@ def _target_row(device: "Target") -> tuple[str, ...]:
         "not stated" if capacity is None else show(capacity, "B"),
         "not stated" if bandwidth is None else show(bandwidth, "B/s"),
     )  # fmt: skip
+
+
+def _fabric_row(file: "FabricFile") -> tuple[str, ...]:
+    from nearpeak.units import show
+
+    tier = file.fabric.tiers[0]
+    rate = show(tier.bandwidth_bytes_per_s, "B/s")
+    return file.fabric.name, file.kind, file.fabric.title, rate, " ".join(file.targets)
+
+
+def _print_fabric(file: "FabricFile") -> None:
+    from nearpeak.reports.figure_text import hung
+    from nearpeak.units import show
+
+    out = [f"{file.fabric.name}: {file.fabric.title} ({file.kind})"]
+    for tier in file.fabric.tiers:
+        size = f"{tier.device_count} devices" if tier.device_count else "any number of devices"
+        adds = ", switches add up" if tier.reduces else ""
+        out.append(
+            f"  {tier.name}: {size}, {show(tier.bandwidth_bytes_per_s, 'B/s')} each way, of which collectives reach "
+            f"{100 * tier.reached_ratio:.0f} %, {show(tier.latency_s, 's')} a hop{adds}"
+        )
+        out.append(f"    {tier.source}")
+    if file.port_count:
+        out += [f"  {file.port_count} network ports", f"    {file.port_source}"]
+    if file.targets:
+        out.append(f"  nodes of {', '.join(file.targets)}")
+    sys.stdout.write("\n".join(hung(out)) + "\n")
 
 
 def _print_target(device: "Target") -> None:

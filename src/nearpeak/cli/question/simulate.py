@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nearpeak.api.case_words import case_of
 from nearpeak.cli.shared import options as shared
-from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
-from nearpeak.cli.shared.case_syntax import case_of
+from nearpeak.cli.shared.capture_command import FORMATS, SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.completion import operators_or_models
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
@@ -38,11 +39,12 @@ POLICY_OPTION = typer.Option(
 )
 
 
-@takes_capture_options(*SIZES, "dtype")
+@takes_capture_options(*SIZES, *FORMATS)
 def simulate(
     words: list[str] = typer.Argument(
         metavar="OP AXIS=EXTENT… | MODEL | STREAMS.toml",
         help="e.g. gemm m=512 n=512 k=512 dtype=bf16, or resnet-50.",
+        autocompletion=operators_or_models,
     ),
     target: list[str] = shared.TARGET,
     edits: list[str] = shared.EDITS,
@@ -55,6 +57,7 @@ def simulate(
     trace: Path | None = TRACE_OPTION,
     html: Path | None = HTML_OPTION,
     policy: list[str] = POLICY_OPTION,
+    why: bool = shared.WHY,
     json: bool = shared.JSON,
 ) -> None:
     """Run a case, or all calls of a model step, on a simulated GPU; --set makes one that does not exist.
@@ -76,7 +79,7 @@ def simulate(
     devices = shared.targets_of(target, edits)
     if (trace or html) and len(devices) != 1:
         raise SpecError(f"simulate: a file takes one target, got {len(devices)}; run once per target")
-    show = run.Shown(json=json or not shared.on_terminal(), trace=trace, html=html, governed=governed)
+    show = run.Shown(json=json, trace=trace, html=html, governed=governed, why=why)
     if kind == "streams":
         for device in devices:
             run.share_streams(Path(words[0]), device, policy, show)

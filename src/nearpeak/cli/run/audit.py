@@ -44,8 +44,7 @@ def audit(
         samples = samples_of(columns)
         check_device(samples, devices[0])
     audit_result = audited(columns, samples, devices[0])
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], audit_result)}\n")
+    sys.stdout.write(f"{(report.to_json if json else report.to_terminal)(devices[0], audit_result)}\n")
     if out is not None:
         kinds: list[list[str]] = [[] for _ in range(audit_result.row_count)]
         for finding in audit_result.findings:

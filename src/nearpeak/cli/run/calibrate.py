@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 def roofs(
     probes: bool = typer.Option(True, "--probes/--no-probes", help="Also time a few sizes of many operators."),
+    busy: bool = typer.Option(False, "--busy", help="Keep roofs although other processes took cores, marked so."),
 ) -> None:
     """Measure the roofs of this machine's CPU, in about a minute; the best ever reached make the target 'cpu'.
+
+    While other processes take cores the machine seems slower than it is: nothing is kept then, and the exit code is 3.
 
     With PyTorch installed, a few sizes of many operators are timed on one thread as well, in one or two minutes of CPU
     time: what 'nearpeak predict' and 'nearpeak analyze' expect on the target 'cpu' follows from them.
@@ -30,7 +33,7 @@ def roofs(
     from nearpeak.units import show
 
     with shared.progress("measuring products, memory and launches"):
-        path, figures = measure_roofs()
+        path, figures = measure_roofs(busy=busy)
     units = {"memory": "B/s", "launch": "s"}
     for name, value in figures.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
@@ -100,7 +103,7 @@ def fit(
         sys.stderr.write(f"not fitted: {name}: {error}\n")
     of = {"device": device.name, "figures": figures_digest(device)}
     groups = {**groups_of(path), **{group.name: {**of, **group.entry} for group in fits.fits}}
-    if json or not shared.on_terminal():
+    if json:
         text = report.fit_to_json(device, fits.fits, fits.set_aside, fits.refused)
     else:
         text = report.fit_to_terminal(device, fits.fits)
@@ -135,6 +138,34 @@ def _write_residuals(path: Path, columns: "Mapping[str, object]", fits: "Fits") 
     write_cases(path, {**columns, **left})
 
 
+def fabric(
+    ranks: list[int] = typer.Option([2, 4], "--ranks", help="Processes of a group, 2 to 16; repeatable."),
+    budget: str = typer.Option("250ms", "--budget", help="Time for each kind of collective and size, e.g. 100ms."),
+    out: Path | None = typer.Option(
+        None, "--out", help="Fabric file (.toml); by default 'gloo' in the user folder, which --fabric gloo names."
+    ),
+) -> None:
+    """Measure collectives over gloo among own processes on this machine, and save the fabric that fits them.
+
+    Base and rate are fitted for each kind of collective and number of processes to mean times, each after a stretch of
+    computation as in a step; the interval holds 90 % of the repetitions. It needs PyTorch, and takes about two minutes;
+    other work on the machine shows in the times.
+    """
+    from nearpeak.api.measured_analysis import measure_fabric
+    from nearpeak.units import show
+
+    shared.check_writable(out)
+    budget_s = shared.seconds_of(budget, "--budget")
+    with shared.progress("measuring collectives among own processes"):
+        path, fitted = measure_fabric(tuple(dict.fromkeys(ranks)), budget_s, out)
+    for fit in fitted.tiers[0].fits:
+        sys.stdout.write(
+            f"{fit.kind:14} {fit.rank_count:2} ranks  {show(fit.base_s, 's'):>10} + bytes / "
+            f"{show(fit.bytes_per_s, 'B/s')}\n"
+        )
+    sys.stderr.write(f"wrote {path}\n")
+
+
 def plan(
     target: list[str] = shared.ONE_TARGET,
     op: str = typer.Option("gemm", "--op", help="Operator whose coefficients the plan determines."),
@@ -151,18 +182,52 @@ def plan(
     device = _one_target(target, "plan")
     check_table(out)
     planned = design(device, op, {"dtype": dtype}, count)
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{report.plan_to_json(device, planned) if plain else report.plan_to_terminal(device, planned)}\n")
+    sys.stdout.write(f"{report.plan_to_json(device, planned) if json else report.plan_to_terminal(device, planned)}\n")
     if out is not None:
         write_columns(out, rows_to_columns([point.case.record() for point in planned.points]))
         sys.stderr.write(f"wrote {out}\n")
+
+
+def stack(
+    data: Path = typer.Option(
+        ..., "--data", help="Table (.csv, .jsonl, .parquet): model, fields of a training plan, and step_s or step_ms."
+    ),
+    target: list[str] = shared.ONE_TARGET,
+    fabric: str = typer.Option("", "--fabric", help="Network between nodes, e.g. ib400; empty for a single node."),
+    name: str = typer.Option("pytorch-eager", "--stack", help="Software stack to start from, or a TOML file."),
+    source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
+    out: Path | None = typer.Option(None, "--out", help="TOML file of the fitted stack; by default none is written."),
+    json: bool = shared.JSON,
+) -> None:
+    """Fit a stack's host times, at most two scalars, to measured step times of training plans.
+
+    One measured step fits the host time of a launched kernel; more fit the fixed time of a micro-batch as well. Where
+    CUDA graphs launch the kernels, the latter alone is fitted. The fitted file can be given wherever a stack is asked
+    for.
+    """
+    from nearpeak.api.stack_calibration import calibrate_stack, measured_steps, stack_text
+    from nearpeak.frontends.files.case_tables import read_columns
+    from nearpeak.reports.calibration_report import stack_to_json, stack_to_terminal
+    from nearpeak.systems.training.stack_files import stack_of
+    from nearpeak.targets.clusters import cluster_of
+
+    device = _one_target(target, "stack")
+    shared.check_writable(out)
+    steps = measured_steps(read_columns(data), f"table {data}")
+    most = max(step.plan.rank_count for step in steps)
+    cluster = cluster_of(f"{most}x{device.name}", fabric)
+    with shared.progress("fitting"):
+        fit = calibrate_stack(steps, cluster, stack_of(name), source or f"{data.name}, {len(steps)} steps")
+    sys.stdout.write(f"{stack_to_json(fit) if json else stack_to_terminal(fit)}\n")
+    if out is not None:
+        shared.write_whole(out, stack_text(fit.stack))
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     group = shared.group_of("Measure or fit what a device can do.")
     group.callback()(_calibrate)
-    for command in (roofs, fit, plan):
+    for command in (roofs, fit, fabric, plan, stack):
         group.command()(command)
     app.add_typer(group, name="calibrate")
 

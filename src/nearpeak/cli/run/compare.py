@@ -15,16 +15,17 @@ from nearpeak.cli.run.measure import (
     MEMORY,
     NO_CHECK,
     THREADS,
-    seconds_of,
     timing_of,
     warn_of_threads,
 )
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import cases_of
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
     from nearpeak.core.runs.paired_rounds import PairedComparison
+    from nearpeak.judgement.round_plan import RoundPlan
 
 _PROGRAM = "program"
 """Clock of `process:COMMAND`, whose times the program itself reports."""
@@ -46,12 +47,13 @@ def compare(
     python_a: Path | None = PYTHON_A,
     python_b: Path | None = PYTHON_B,
     json: bool = shared.JSON,
-    text: bool = shared.TEXT,
 ) -> None:
     """Judge whether B is faster than A, slower, or the same within the tolerance.
 
     Both run as fresh processes that take turns on the device, five to twenty pairs of them. Exit code 10 when B is
-    slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 0 otherwise.
+    slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 1 when one of the two cannot
+    run the case, 0 otherwise. After the second pair it is known how many pairs the budget is enough for, and so what
+    change it can show; this is told on stderr. With fewer than five pairs there is no verdict.
     """
     from nearpeak.api import measured_analysis
     from nearpeak.measurement.timing.interleaved_rounds import Arm
@@ -62,15 +64,23 @@ def compare(
     ]
     timing = timing_of("1 s", limit, cache, threads, memory, check=not no_check)
     warn_of_threads(threads)
-    as_json = shared.as_json(json=json, text=text)
     within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
     comparisons = []
     for case in cases_of(cases, "compare"):
-        comparison = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
+        comparison = measured_analysis.compare(
+            case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s, notify=_tell
+        )
         comparisons.append(comparison)
-        sys.stdout.write(f"{_json_line(comparison) if as_json else _words(comparison)}\n")
+        sys.stdout.write(f"{_json_line(comparison) if json else _words(comparison)}\n")
         sys.stdout.flush()
     raise typer.Exit(_exit_code(comparisons))
+
+
+def _tell(plan: "RoundPlan") -> None:
+    """Say on standard error what the budget can show."""
+    from nearpeak.reports.figure_text import hung
+
+    sys.stderr.write("\n".join(hung([f"compare: {plan.text}"])) + "\n")
 
 
 def _json_line(comparison: "PairedComparison") -> str:
@@ -79,6 +89,8 @@ def _json_line(comparison: "PairedComparison") -> str:
 
 
 def _exit_code(comparisons: "list[PairedComparison]") -> int:
+    from nearpeak.core.runs.measurement import FAILURES
+
     outcomes = {comparison.outcome for comparison in comparisons}
     verdicts = {comparison.judgement.verdict for comparison in comparisons if comparison.judgement is not None}
     if "infra" in outcomes:
@@ -87,6 +99,8 @@ def _exit_code(comparisons: "list[PairedComparison]") -> int:
         return 12
     if "regression" in verdicts:
         return 10
+    if outcomes & {*FAILURES, "unsupported"} - {"timeout"}:
+        return 1
     return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
 
 

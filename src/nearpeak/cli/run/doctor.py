@@ -11,6 +11,7 @@ PACKAGES = {
     "onnx": ("onnx", "capturing ONNX files"),
     "onnxruntime": ("onnxruntime", "the runner of that name"),
     "duckdb": ("tables", "Parquet tables"),
+    "mcp": ("mcp", "the server of tools for language models"),
 }
 
 
@@ -21,7 +22,7 @@ def doctor(json: bool = shared.JSON) -> None:
         installed = _version(name)
         checks.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
     checks += [*_catalogue(), _roofs()]
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write(
             jsonlib.dumps([dict(zip(("ok", "what", "say"), check, strict=True)) for check in checks]) + "\n"
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nearpeak.base.input_files import text_of_file
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.team.store import STORE
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
@@ -64,14 +65,14 @@ def _export_site(folder: Path, store: str | None) -> None:
 
 def _cases(words: list[str]) -> list["Case"]:
     """Return the case in words, or the distinct cases of a saved workload."""
-    from nearpeak.cli.shared.case_syntax import case_of
+    from nearpeak.api.case_words import case_of
     from nearpeak.frontends.files.saved_workload import load_text
 
     if len(words) == 1 and words[0].endswith(".json"):
         path = Path(words[0])
         if not path.is_file():
             raise SpecError(f"{path}: not found; write one with 'nearpeak capture … --out {path}'")
-        return list(load_text(path.read_text(encoding="utf-8"), path.name).case_counts())
+        return list(load_text(text_of_file(path), path.name).case_counts())
     if not words:
         raise SpecError("export: no case; e.g. nearpeak export gemm m=64 n=64 k=64 dtype=bf16 --to kernels")
     return [case_of(words, "export")]

@@ -1,7 +1,6 @@
 """Command `nearpeak measure`: cases timed on this machine, each in its own process, with every sample saved."""
 
 import json as jsonlib
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ import typer
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import cases_of, suite_of_words
+from nearpeak.cli.shared.completion import operators, targets
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.shared.push_option import PUSH, check_push, pushed
 from nearpeak.errors import SpecError
 from nearpeak.units import counted
@@ -17,11 +18,16 @@ from nearpeak.units import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nearpeak.core.history.stored_run import RunRecord
     from nearpeak.core.runs.measurement import Measurement, Timing
     from nearpeak.core.work.target import Target
+    from nearpeak.measurement.machine.other_load import OtherLoad
 
 CASES = typer.Argument(
-    None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a suite, a table, or a saved workload."
+    None,
+    metavar="OP AXIS=EXTENT… | FILE",
+    help="One case in words, a suite, a table, or a saved workload.",
+    autocompletion=operators,
 )
 BUDGET = typer.Option("300 ms", "--budget", help="Time to sample each case, e.g. '300 ms'.")
 LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is terminated.")
@@ -32,10 +38,9 @@ CACHE_HOT = typer.Option("hot", "--cache", help="hot: as the last call left inpu
 THREADS = typer.Option(1, "--threads", min=1, help="Threads that a case may use.")
 MEMORY = typer.Option("8 GB", "--memory", help="Memory that the process of a case may take, e.g. '4 GB'.")
 NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking them.")
-_LONG_S = {"min": 60.0, "h": 3600.0}
-
-
-TARGET_OPTION = typer.Option("", "--target", "-t", help="Device of a simulated runner: h200_sxm.")
+TARGET_OPTION = typer.Option(
+    "", "--target", "-t", help="Device of a simulated runner: h200_sxm.", autocompletion=targets
+)
 TELEMETRY_OPTION = typer.Option(
     "",
     "--telemetry",
@@ -65,7 +70,6 @@ def measure(
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
     push: str | None = PUSH,
     json: bool = shared.JSON,
-    text: bool = shared.TEXT,
 ) -> None:
     """Run cases and show the time of each call, with its bound where this machine's roofs are known.
 
@@ -75,28 +79,38 @@ def measure(
     the device was not to be had.
     """
     from nearpeak.api import measured_analysis
+    from nearpeak.measurement.machine.other_load import cpu_times, load_between
     from nearpeak.reports.figure_text import hung
 
-    runner, plain = _with_target(runner, target, edits), shared.as_json(json=json, text=text)
+    runner = _with_target(runner, target, edits)
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
     warn_of_threads(threads)
-    keep = _keeper(store, repository, branch, push)
+    keep = _keeper(store, repository, branch, push, out)
     device, measurements = measured_analysis._target_of(runner), []
-    rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
+    rate_hz, start = rate_of(telemetry, "--telemetry") if telemetry else None, cpu_times()
     for measurement in measured_analysis.measure(
         wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz
     ):
         measurements.append(measurement)
-        line = _json_line(measurement) if plain else "\n".join(hung([_row(measurement, device)]))
+        line = _json_line(measurement) if json else "\n".join(hung([_row(measurement, device)]))
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
+    _tell_busy(measurements, load_between(start, cpu_times()))
     keep(measurements)
     measurements = _reported(measurements, out)
     for path in export:
         _export(path, measurements)
     raise typer.Exit(exit_code(measurements))
+
+
+def _tell_busy(measurements: "list[Measurement]", load: "OtherLoad") -> None:
+    """Say on standard error that other processes took cores while this CPU was timed."""
+    from nearpeak.targets import CPU
+
+    if load.disturbs and any(measurement.target == CPU and measurement.samples_s for measurement in measurements):
+        sys.stderr.write(f"{load} meanwhile, so wall times are too long: measure on an idle machine\n")
 
 
 def _reported(measurements: "list[Measurement]", out: Path | None) -> "list[Measurement]":
@@ -132,16 +146,24 @@ def _with_target(runner: str, target: str, edits: list[str]) -> str:
 
 
 def _keeper(
-    place: str | None, repository: Path | None, branch: str, push: str | None
+    place: str | None, repository: Path | None, branch: str, push: str | None, out: Path | None
 ) -> "Callable[[list[Measurement]], None]":
-    """Return the function that saves and sends measurements; wrong options are reported before anything runs."""
+    """Return the function that saves and sends measurements; wrong options are reported before anything runs.
+
+    With a result file, what a call that was stopped left unsaved is saved first.
+    """
+    from nearpeak.api import unsaved_results
+
     if place is None and push is None:
         if repository is not None:
             raise SpecError("--repository: says which commit --store keeps the results under; add --store")
+        if out is not None:
+            unsaved_results.left(out, "")
         return lambda _: None
     from nearpeak.cli.team.store import revision_of
     from nearpeak.store import open_store
     from nearpeak.store.importers.nearpeak_results import runs_of_now
+    from nearpeak.store.sql_dialect import name_of, store_url
     from nearpeak.store.store_check import place_of
 
     check_push(push)
@@ -149,15 +171,26 @@ def _keeper(
     if whole:
         open_store(whole, create=True).close()
 
-    def keep(measurements: "list[Measurement]") -> None:
-        records = runs_of_now(measurements, revision, branch) if measurements else ()
+    def save(records: "tuple[RunRecord, ...]") -> None:
         if whole and records:
             with open_store(whole, create=True) as store:
                 count = sum(ingested.new for ingested in store.ingest_all(records))
             sys.stderr.write(f"{place}: {count} new runs\n")
         pushed(records, push if records else None)
 
-    return keep
+    if out is None:
+        return lambda measurements: save(runs_of_now(measurements, revision, branch) if measurements else ())
+    name = str(Path(whole).resolve()) if whole and "://" not in whole else name_of(store_url(whole)) if whole else ""
+    destination = " and ".join(filter(None, (name, push)))
+    if (unsaved := unsaved_results.left(out, destination)) is not None:
+        save(unsaved.runs(out))
+    begun = unsaved_results.begin(out, destination, revision, branch)
+
+    def save_file(_: "list[Measurement]") -> None:
+        save(begun.runs(out))
+        unsaved_results.end(out)
+
+    return save_file
 
 
 def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *, check: bool) -> "Timing":
@@ -179,26 +212,6 @@ def warn_of_threads(threads: int) -> None:
     if threads > (count := usable_core_count()):
         cores = "1 core that is" if count == 1 else f"{count} cores that are"
         sys.stderr.write(f"--threads {threads}: they share the {cores} usable here\n")
-
-
-def seconds_of(text: str, option: str) -> float:
-    """Return the seconds that an option states, with or without a space before the unit; minutes and hours too.
-
-    >>> seconds_of("300ms", "--budget"), seconds_of("2 s", "--budget"), seconds_of("1.5 h", "--wait")
-    (0.3, 2.0, 5400.0)
-    """
-    from nearpeak.units import parse
-
-    match = re.fullmatch(r"\s*(.*?)\s*([a-zµ]*)\s*", text)
-    digits, unit = match.groups() if match else (text, "")
-    factor_s = _LONG_S.get(unit, 1.0)
-    try:
-        duration_s = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
-    except SpecError:
-        raise SpecError(f"{option} {text!r}: is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
-    if duration_s <= 0:
-        raise SpecError(f"{option} {text!r}: must be more than 0")
-    return duration_s
 
 
 def rate_of(text: str, option: str) -> float:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearpeak.cli.run.measure import seconds_of
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 from nearpeak.units import counted
@@ -121,7 +121,7 @@ def show(
     if ran is not None and times is None:
         times, words = dict(ran.time_s), f"medians of {results}"
     coverage = coverage_of(suite_read, time_s=times, scores=mutant_scores, passed=None if ran is None else ran.passed)
-    if json or not shared.on_terminal():
+    if json:
         head = {
             "suite": suite_read.name,
             "plan": dict(suite_read.plan),
@@ -155,7 +155,7 @@ def diff(
          "calls_before": before.call_count, "run": case.chosen, "run_before": before.chosen}
         for before, case in comparison.changed
     ]  # fmt: skip
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write("".join(jsonlib.dumps(row) + "\n" for row in rows))
         return
     from nearpeak.cli.shared.suite_tables import print_difference
@@ -290,7 +290,7 @@ def _list_cases(cases: tuple["SuiteCase", ...], *, json: bool) -> None:
     from nearpeak.cli.shared.suite_tables import print_cases
     from nearpeak.suites.suite_file import case_record
 
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write("".join(jsonlib.dumps(case_record(case)) + "\n" for case in cases))
     else:
         print_cases(cases)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nearpeak.cli.run.measure import rate_of, seconds_of
+from nearpeak.cli.run.measure import rate_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def telemetry(
     log: Path | None = typer.Option(
         None,
         "--import",
-        help="Read a power log instead: MLPerf or PTDaemon, tegrastats, nvidia-smi, Zeus, a table, or what --out kept.",
+        help="Read a power log instead: MLPerf or PTDaemon, tegrastats, nvidia-smi, dcgmi, rocm-smi, Zeus, a table, or "
+        "what --out kept.",
     ),
     interval: str = typer.Option(
         "", "--interval", help="--import: time between lines that do not state it, e.g. '1 s'."
@@ -48,8 +50,7 @@ def telemetry(
         recording = _watched(duration, rate, source)
     from nearpeak.reports.telemetry_report import to_terminal
 
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{jsonlib.dumps(_record(recording)) if plain else to_terminal(recording)}\n")
+    sys.stdout.write(f"{jsonlib.dumps(_record(recording)) if json else to_terminal(recording)}\n")
     if out is not None:
         shared.write_whole(out, jsonlib.dumps(_record(recording)) + "\n")
 

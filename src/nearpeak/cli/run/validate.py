@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nearpeak.cli.run.measure import seconds_of
+from nearpeak.api.case_words import case_of
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import listed_cases
-from nearpeak.cli.shared.case_syntax import case_of
+from nearpeak.cli.shared.completion import operators
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.errors import IncorrectError, MissingExtraError, NotModelledError, SpecError
 from nearpeak.units import counted
 
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
     from nearpeak.core.work.case import Case
     from nearpeak.validation import Implementation
 
+WORDS = typer.Argument(
+    None,
+    metavar="OP AXIS=EXTENT… | FILE",
+    help="One case in words, a suite, a table, or a saved workload.",
+    autocompletion=operators,
+)
 _LIMIT = "600 s"
 """Wall time that a function has where no other is given."""
 
 
 def validate(
-    words: list[str] | None = typer.Argument(
-        None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a suite, a table, or a saved workload."
-    ),
+    words: list[str] | None = WORDS,
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
         "", "--implementation", help="module:function or file.py:function, (tensors by name, **axes) → outputs by name."
@@ -191,7 +196,7 @@ def _validated(case: "Case", tested: "Implementation | _Foreign", how: _Asked, *
     from nearpeak.ops import label_of
     from nearpeak.reports import validation_report as report
 
-    people = not json and shared.on_terminal()
+    people = not json
     with shared.progress("validating"):
         validation, message = _found(case, tested, how.seed)
     validation = replace(validation, command=how.command(validation.command))
@@ -249,7 +254,7 @@ def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
     """Print that a case of a suite could not be checked, and why."""
     from nearpeak.ops import label_of
 
-    if shared.on_terminal() and not json:
+    if not json:
         sys.stdout.write(f"{_hung(f'{label_of(case)}: UNSUPPORTED: {reason}')}\n")
         return
     record = {"status": "UNSUPPORTED", "reason": reason, "case": case.record(), "digest": case.digest}
@@ -279,7 +284,7 @@ def _probed(name: str, *, json: bool) -> None:
         row = {"operator": divergence.operator, "defect": divergence.name, "check": divergence.result.check,
                "status": divergence.result.status,
                "reason": divergence.result.reason}  # fmt: skip
-        people = shared.on_terminal() and not json
+        people = not json
         line = f"{divergence.operator}: {divergence.name}: {divergence.result.status} ({divergence.result.reason})"
         sys.stdout.write(f"{_hung(line) if people else jsonlib.dumps(row)}\n")
     line = f"{name}: {len(divergences)} of {len(adapter.PROBES)} questions are answered wrongly"

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from nearpeak.cli.shared.options import bytes_of, progress
-from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.cli.shared.options import bytes_of, progress, seconds_of
+from nearpeak.core.work.capture_options import STORED, CaptureOptions
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import SpecError
 
@@ -24,6 +24,20 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "autocast": (
         str | None, typer.Option(None, "--autocast", help="Lower the step as autocast on a GPU does: bf16 or fp16.")
     ),
+    "weights": (
+        str | None,
+        typer.Option(
+            None, "--weights",
+            help="Weights as stored: fp8, fp8_block, mxfp8, int8, int4, nvfp4, mxfp4; experts=mxfp4 for those alone.",
+        ),
+    ),
+    "activations": (
+        str | None,
+        typer.Option(None, "--activations", help="With --weights, where not as usual: int8 takes bf16, mxfp4 mxfp4."),
+    ),
+    "kv_cache": (
+        str | None, typer.Option(None, "--kv-cache", help="Keys and values of a decode step as stored: fp8, int8."),
+    ),
     "fusion": (
         str | None,
         typer.Option(None, "--fusion", help="inductor: calls as TorchInductor would fuse them; forward only."),
@@ -31,7 +45,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "guess_sizes": (
         bool,
         typer.Option(
-            False, "--guess-sizes", help="Problem files: guess extents that are data, and count the guesses."
+            False, "--guess-sizes",
+            help="Problem files: guess extents that are data. ONNX: usual extents of open dimensions.",
         ),
     ),
     "evaluation": (bool, typer.Option(False, "--eval", help="Problem files: all modules in evaluation mode.")),
@@ -39,16 +54,21 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         list[str],
         typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x=1,3,640,640. Repeatable."),
     ),
+    "input_values": (
+        list[str],
+        typer.Option([], "--input-value", help="ONNX: value of an input that decides what runs, e.g. sr=16000."),
+    ),
     "axes": (
         list[str],
         typer.Option([], "--axis", help="Kernel definition: extent of a variable axis, e.g. m=128. Repeatable."),
     ),
-    "timeout": (float, typer.Option(600.0, "--timeout", min=0.1, help="Seconds that capturing may take.")),
+    "timeout": (str, typer.Option("600 s", "--timeout", help="Wall time that capturing may take, e.g. '20 s'.")),
     "memory": (str, typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")),
 }  # fmt: skip
 """Type and declaration of each option of a capture on the command line."""
 LIMITS = ("timeout", "memory")
 SIZES = ("step", "batch", "sequence", "kv")
+FORMATS = ("dtype", *STORED)
 
 
 def takes_capture_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -81,9 +101,13 @@ def _parameter(name: str) -> inspect.Parameter:
 def _options_of(values: dict[str, Any]) -> CaptureOptions:
     """Return the options of a capture that the command line states."""
     training = False if values.pop("evaluation", False) else None
-    limits = {"timeout_s": values.pop("timeout"), "memory_bytes": bytes_of(values.pop("memory"))}
+    limits: dict[str, Any] = {
+        "timeout_s": seconds_of(values.pop("timeout"), "--timeout", "s"),
+        "memory_bytes": bytes_of(values.pop("memory")),
+    }
     shapes, axes = shapes_of(values.pop("shapes", [])), axes_of(values.pop("axes", []))
-    return CaptureOptions(training=training, shapes=shapes, axes=axes, **limits, **values)
+    numbers = input_values_of(values.pop("input_values", []))
+    return CaptureOptions(training=training, shapes=shapes, input_values=numbers, axes=axes, **limits, **values)
 
 
 def shapes_of(texts: list[str]) -> dict[str, tuple[int, ...]]:
@@ -100,6 +124,33 @@ def shapes_of(texts: list[str]) -> dict[str, tuple[int, ...]]:
             raise SpecError(f"--input-shape {text!r}: is not NAME=N,N,…; e.g. x=1,3,640,640")
         shapes[name.strip()] = tuple(int(part) for part in parts)
     return shapes
+
+
+def input_values_of(texts: list[str]) -> dict[str, tuple[float, ...]]:
+    """Return the values of inputs by name; `true` and `false` are 1 and 0.
+
+    >>> input_values_of(["sr=16000", "mask=true,false"])
+    {'sr': (16000,), 'mask': (1, 0)}
+    """
+    values: dict[str, tuple[float, ...]] = {}
+    for text in texts:
+        name, sign, listed = text.partition("=")
+        try:
+            numbers = tuple(_number(part) for part in listed.split(","))
+        except ValueError:
+            numbers = ()
+        if not sign or not name.strip() or not numbers:
+            raise SpecError(f"--input-value {text!r}: is not NAME=VALUE,VALUE,…; e.g. sr=16000 or training=false")
+        values[name.strip()] = numbers
+    return values
+
+
+def _number(text: str) -> float:
+    words = {"true": 1, "false": 0}
+    word = text.strip().lower()
+    if word in words:
+        return words[word]
+    return int(word) if word.lstrip("+-").isdigit() else float(word)
 
 
 def axes_of(texts: list[str]) -> dict[str, int]:

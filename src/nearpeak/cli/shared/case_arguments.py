@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearpeak.base.folders import refuse_folder
-from nearpeak.cli.shared.case_syntax import case_of, value_of
+from nearpeak.api.case_words import case_of, value_of
+from nearpeak.base.input_files import check_file, text_of_file
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
         raise SpecError(
             f"{command}: {words[1]!r} stands after the file {path}; give words of a case or a file, not both"
         )
-    refuse_folder(path)
-    if not path.is_file():
-        raise SpecError(f"{path}: not found")
+    check_file(path, is_read_once=True)
     if path.suffix == ".json":
         from nearpeak.api.questions import capture
 
@@ -81,7 +79,7 @@ def _table(path: Path) -> "list[Case]":
     if path.suffix.lower() == ".jsonl":
         from nearpeak.frontends.files.case_tables import parse_jsonl
 
-        records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))  # results and suites hold cases as `case`
+        records = parse_jsonl(text_of_file(path), str(path))  # results and suites hold cases as `case`
         if held := [record["case"] for record in records if isinstance(record.get("case"), dict)]:
             return [_case(row, f"{path}: a line") for row in held]
     columns = read_columns(path)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearpeak.cli.run.measure import seconds_of
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.errors import NearpeakError, NotFoundError, SpecError
 from nearpeak.units import parse_share
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearpeak.cli.run.measure import seconds_of
+from nearpeak.base.input_files import text_of_file
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.farm_engine import opened_store
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.shared.table_files import check_table
 from nearpeak.cli.team.store import STORE
 from nearpeak.errors import SpecError
@@ -59,7 +60,7 @@ def _list(opened: "Store", state: str, limit: int, *, json: bool) -> None:
     from nearpeak.reports.history.farm import jobs_document
 
     rows = queue.jobs(opened, state=state, limit=limit)
-    if shared.on_terminal() and not json:
+    if not json:
         shared.print_document(jobs_document(rows, queue.job_count(opened, state=state)))
         return
     for row in rows:
@@ -121,7 +122,7 @@ def results(
 def _uids(file: Path) -> list[str]:
     """Return the identities of jobs in what `nearpeak farm submit --json` printed, once or several times."""
     uids_read: list[str] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text_of_file(file).splitlines(), 1):
         try:
             uids = jsonlib.loads(line)["uids"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -160,6 +161,5 @@ def budget(
 
 def say(record: Any, text: str, *, json: bool) -> None:
     """Print a record: JSON for programs, text for people."""
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{jsonlib.dumps(record) if plain else text}\n")
+    sys.stdout.write(f"{jsonlib.dumps(record) if json else text}\n")
     sys.stdout.flush()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.base.canonical_json import parsed_once
+from nearpeak.base.input_files import text_of_file
 from nearpeak.cli.shared.case_arguments import cases_of
 from nearpeak.cli.shared.farm_payloads import capture_payloads, command_payloads
 from nearpeak.errors import SpecError
@@ -197,7 +198,7 @@ def _of_file(order: Submission) -> "list[BatchRequest]":
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     by_pool: dict[str, list[JobRequest]] = {"device": [], "slot": []}
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(text_of_file(path).split("\n"), 1):
         if not line.strip():
             continue
         record = _record(line, f"{path}:{number}")

@@ -1,6 +1,7 @@
 """Options, argument types and helpers that several commands share."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from nearpeak.cli.shared.completion import targets
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
@@ -19,17 +21,28 @@ if TYPE_CHECKING:
     from nearpeak.reports.document import Document
 
 TARGET = typer.Option(
-    [], "--target", "-t", help="Device, partition (h100_sxm:1g.10gb), cpu, or a TOML file. Repeatable."
-)
+    [], "--target", "-t", help="Device, partition (h100_sxm:1g.10gb), cpu, or a TOML file. Repeatable.",
+    autocompletion=targets,
+)  # fmt: skip
 ONE_TARGET = typer.Option(
-    [], "--target", "-t", help="One device: a name, partition (h100_sxm:1g.10gb), cpu, or a TOML file."
-)
+    [], "--target", "-t", help="One device: a name, partition (h100_sxm:1g.10gb), cpu, or a TOML file.",
+    autocompletion=targets,
+)  # fmt: skip
 EDITS = typer.Option([], "--set", help='What-if edit of every target, e.g. dram.bandwidth="8 TB/s". Repeatable.')
 POLICY = typer.Option("strict", "--policy", help="Units that may form products: strict, tf32 or hard.")
 ALGORITHM = typer.Option("classical", "--algorithm", help="How products are formed: classical, or any (Winograd, …).")
 NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
 JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
 TEXT = typer.Option(False, "--text", help="Print text for people, also in a pipe.")
+EXECUTION = typer.Option(
+    "", "--execution", help="How the step is submitted: eager, graph or compiled; by default as its source runs."
+)
+WHY = typer.Option(False, "--why", help="Print also what the answer rests on: parts, assumptions, policy, provenance.")
+
+FABRIC = typer.Option(
+    "", "--fabric", help="Collectives: network between nodes (ib400), with ports of a node (ib_hdr:4), or a TOML file."
+)
+STRIDE = typer.Option(1, "--stride", help="Collectives with --fabric: distance of neighbouring ranks of the group.")
 
 
 class Listing(TyperGroup):
@@ -66,6 +79,9 @@ def policy_of(policy: str, algorithm: str, no_credit: bool) -> Policy:
     return Policy(dtype=policy, algorithm=algorithm, output_credit=not no_credit)
 
 
+_LONG_S = {"min": 60.0, "h": 3600.0}
+
+
 def bytes_of(text: str) -> int:
     """Return the bytes of `--memory`."""
     from nearpeak.units import parse_count
@@ -74,6 +90,30 @@ def bytes_of(text: str) -> int:
         return parse_count(text, "B")
     except SpecError as error:
         raise SpecError(f"--memory: {error}") from None
+
+
+def seconds_of(text: str, option: str, unit: str = "") -> float:
+    """Return the seconds that an option states, with or without a space before the unit; minutes and hours too.
+
+    Args:
+        unit: of a number without one; none where each needs its own.
+
+    >>> seconds_of("300ms", "--budget"), seconds_of("2 s", "--budget"), seconds_of("1.5 h", "--wait")
+    (0.3, 2.0, 5400.0)
+    """
+    from nearpeak.units import parse
+
+    match = re.fullmatch(r"\s*(.*?)\s*([a-zµ]*)\s*", text)
+    digits, stated = match.groups() if match else (text, "")
+    unit = stated or unit
+    factor_s = _LONG_S.get(unit, 1.0)
+    try:
+        duration_s = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
+    except SpecError:
+        raise SpecError(f"{option} {text!r}: is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
+    if duration_s <= 0:
+        raise SpecError(f"{option} {text!r}: must be more than 0")
+    return duration_s
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -92,10 +132,9 @@ def write_quietly(path: Path, text: str) -> Path:
 
 def text_of(path: Path) -> str:
     """Return what a text file holds."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    from nearpeak.base.input_files import text_of_file
+
+    return text_of_file(path)
 
 
 def on_terminal() -> bool:
@@ -145,16 +184,27 @@ def progress(title: str) -> Iterator[None]:
         yield
 
 
-def tell(document_of: "Callable[[], Document]", record_of: Callable[[], str], *, json: bool) -> None:
-    """Print a report as text on a terminal; elsewhere, and on request, its record as JSON."""
-    if json or not on_terminal():
+def tell(
+    document_of: "Callable[[], Document]",
+    record_of: Callable[[], str],
+    *,
+    json: bool,
+    why: bool = False,
+) -> None:
+    """Print a report as text, or its record as JSON."""
+    if json:
         sys.stdout.write(f"{record_of()}\n")
     else:
-        print_document(document_of())
+        print_document(document_of(), why=why)
 
 
-def print_document(document: "Document") -> None:
-    """Print a report for people, as wide as the terminal is."""
+def print_document(document: "Document", *, why: bool = False) -> None:
+    """Print a report for people, as wide as the terminal is.
+
+    Args:
+        why: whether to print what the report folds away (its `Details`) instead of the summary of it.
+    """
     from nearpeak.reports.document.terminal import to_terminal
 
-    sys.stdout.write(to_terminal(document, colour=coloured(), width=shutil.get_terminal_size().columns))
+    width = shutil.get_terminal_size().columns
+    sys.stdout.write(to_terminal(document, colour=coloured(), width=width, is_unfolded=why))

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nearpeak.api.case_words import case_of
 from nearpeak.cli.shared import options as shared
-from nearpeak.cli.shared.case_syntax import case_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Shown:
     """File for a page."""
     governed: bool
     """Whether the clock follows from power and heat."""
+    why: bool = False
+    """Whether text says what the answer rests on."""
 
 
 def case_alone(case: "Case", device: "Target", show: Shown) -> None:
@@ -53,10 +55,9 @@ def case_alone(case: "Case", device: "Target", show: Shown) -> None:
 
 def step_sum(workload: "Workload", device: "Target", show: Shown) -> None:
     """Show the sum of a step's kernels, each alone."""
-    from nearpeak.reports.document import Document
-    from nearpeak.reports.simulation_report import figures_table
+    from nearpeak.api.questions import bound
+    from nearpeak.reports.simulation_report import step_document
     from nearpeak.simulation.step_simulation import simulate_step
-    from nearpeak.units import show as unit
 
     simulated = simulate_step(workload, device)
     if show.json:
@@ -67,18 +68,18 @@ def step_sum(workload: "Workload", device: "Target", show: Shown) -> None:
         }  # fmt: skip
         sys.stdout.write(jsonlib.dumps(record) + "\n")
         return
-    figures = [("time", f"{unit(simulated.time_s, 's')}, kernel after kernel in one stream")]
-    if simulated.energy_j is not None and simulated.time_s:
-        figures.append(
-            (
-                "energy",
-                f"{unit(simulated.energy_j, 'J')}, {unit(simulated.energy_j / simulated.time_s, 'W')} on average",
-            )
-        )
-    figures.append(("kernels", f"{simulated.kernel_count:,}, thread blocks {simulated.cta_count:,}"))
-    table = figures_table([*figures, *_left_out(simulated.unmodelled_count)])
-    title = f"{workload.name} ({workload.step}) on {device.title} ({device.name}, simulated)"
-    shared.print_document(Document(title=title, blocks=[table]))
+    times: dict[str, float] = {}
+    for call, time_s in zip(workload.calls, simulated.call_s, strict=True):
+        if call.case is not None and time_s is not None:
+            times[call.case.op] = times.get(call.case.op, 0.0) + time_s * call.call_count
+    figures = [
+        ("energy", simulated.energy_j), ("kernels", simulated.kernel_count), ("thread blocks", simulated.cta_count),
+    ]  # fmt: skip
+    document = step_document(
+        workload, f"{device.title} ({device.name})", simulated.time_s, bound(workload, device).time_s, times,
+        figures, simulated.unmodelled_count,
+    )  # fmt: skip
+    shared.print_document(document, why=show.why)
 
 
 def _left_out(counts: "Mapping[str, int]") -> list[tuple[str, str]]:
@@ -87,19 +88,23 @@ def _left_out(counts: "Mapping[str, int]") -> list[tuple[str, str]]:
 
 def step_timeline(workload: "Workload", device: "Target", launch: str, show: Shown) -> None:
     """Show a step run kernel by kernel, as the host submits it."""
+    from nearpeak.api.questions import bound
     from nearpeak.reports import simulation_report as report
     from nearpeak.simulation.step_timeline import LAUNCHES, simulate_timeline
+    from nearpeak.units import show as unit
 
     simulated = simulate_timeline(workload, device, launch, governed=show.governed)
     label = f"{workload.name} ({workload.step}), {launch}"
     if show.json:
         sys.stdout.write(report.to_json(label, device.name, simulated.run, None) + "\n")
-    host = f", busy for {simulated.host_s * 1e3:.3g} ms" if simulated.host_s else ""
+    host = f", busy for {unit(simulated.host_s, 's')}" if simulated.host_s else ""
     more = [("host", f"{LAUNCHES[launch]}{host}"), *_left_out(simulated.unmodelled_count)]
     title = f"{device.title} ({device.name})"
     _deliver(
         show,
-        lambda: report.document_of(label, title, simulated.run, None, device.sm_count, more),
+        lambda: report.document_of(
+            label, title, simulated.run, bound(workload, device).time_s, device.sm_count, more, workload
+        ),
         simulated.run,
         device.sm_count,
     )
@@ -116,7 +121,7 @@ def _deliver(show: Shown, document_of: "Callable[[], Document]", run: "Run | Non
         return
     document = document_of()
     if not show.json:
-        shared.print_document(document)
+        shared.print_document(document, why=show.why)
     if show.html is not None:
         shared.write_whole(show.html, to_html(document))
 

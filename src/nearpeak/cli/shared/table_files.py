@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearpeak.base.input_files import standard_input
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import suite_of_words
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
@@ -46,7 +47,7 @@ def _read(path: Path | None, command: str) -> dict[str, Any]:
 
     if path is not None and str(path) != "-":
         return read_columns(path)
-    records = parse_jsonl(sys.stdin.read(), "stdin")
+    records = parse_jsonl(standard_input(), "stdin")
     if not records:
         raise SpecError(f"{command}: stdin holds no cases; pipe JSON lines with op, dtype and axes")
     return dict(rows_to_columns(records))
@@ -77,7 +78,7 @@ def write_answered(
     """Write a table with the columns added to its usable rows; then name rows without an answer, if any.
 
     Args:
-        plain: print JSON lines where no file is written, also on a terminal, where people read sentences else.
+        plain: print JSON lines where no file is written; people read sentences else.
         added: columns of the usable rows.
         refused: why some of them have no answer, by position among them.
 
@@ -88,7 +89,7 @@ def write_answered(
         columns = _plain_axes(columns, usable.table)
     why = {row: f"{column}: {text}" if column else text for row, (column, text) in usable.refused.items()}
     why |= {int(usable.rows[row]): reason for row, reason in refused.items()}
-    for_people = path is None and not plain and shared.on_terminal()
+    for_people = path is None and not plain
     write = partial(_tell, tuple(added)) if for_people else partial(write_cases, path)
     if not why:
         write({**columns, **added})

@@ -1,7 +1,7 @@
 """Trace branch of `nearpeak analyze`: the report, its files, and the comparison of two traces."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from nearpeak.errors import SpecError
 from nearpeak.units import parse
 
 if TYPE_CHECKING:
-    from nearpeak.core.traces.finding_report import TraceReport
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
 
@@ -35,7 +34,7 @@ def is_trace(path: str) -> bool:
 
 def report_on(
     path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str],
-    ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None, *, json: bool,
+    ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None, *, json: bool, why: bool = False,
 ) -> int:  # fmt: skip
     """Print the report of a trace, write the files, or compare with another trace; returns the exit code.
 
@@ -43,25 +42,25 @@ def report_on(
         targets: of the trace, and of the one that it is compared with where that ran on another.
         exports: where the trace itself is written, by format.
         unprofiled: time of a step without the profiler, with its unit.
+        why: whether to print what the answer rests on.
     """
     from nearpeak.api.trace_analysis import analyze_trace
-    from nearpeak.reports import trace_report as formats
     from nearpeak.reports.document.html import to_html
     from nearpeak.reports.document.markdown import to_markdown
+    from nearpeak.reports.trace import steps_report as formats
+    from nearpeak.reports.trace.steps_headline import brief_of
 
-    if against is not None and any(file is not None for file in files):
-        raise SpecError("--html, --markdown, --save: write the report of one trace; leave them out with --against")
     plain_s = None if unprofiled is None else parse(unprofiled, "s")
-    if against is not None and plain_s is not None:
-        raise SpecError("--unprofiled: two recorded traces are compared as they are; leave it out with --against")
     if len(targets) > (1 if against is None else 2):
         raise SpecError(f"--target: {len(targets)} devices; a trace ran on one, --against takes a second")
     wanted = {name: file for name, file in exports.items() if file is not None}
+    if against is not None:
+        files_given = {name: True for file, name in files.items() if file is not None}
+        _refuse_for_two({**files_given, **wanted, "rank": ranks, "model": model, "unprofiled": unprofiled})
+        return _compare(path, against, targets, json=json, why=why)
     with shared.progress(f"reading {Path(path).name}"):
         device = targets[0] if targets else None
         report = analyze_trace(Path(path), device, model, ranks=ranks, files=wanted, unprofiled_step_s=plain_s)
-    if against is not None:
-        return _compared(report, against, targets, json=json)
     document = formats.document_of(report)
     writers: dict[str, Callable[[], str]] = {
         "html": lambda: to_html(document), "markdown": lambda: to_markdown(document),
@@ -73,24 +72,29 @@ def report_on(
     if json:
         sys.stdout.write(formats.to_json(report))
     else:
-        shared.print_document(document)
+        shared.print_document(document if why else brief_of(report, document), why=why)
     return 0
 
 
-def _compared(report: "TraceReport", against: Path, targets: "list[Target]", *, json: bool) -> int:
-    """Compare with another trace, on the second target; without one on the device that it names, or else the first."""
-    from nearpeak.api.trace_analysis import analyze_trace
-    from nearpeak.reports import trace_difference_report as difference
-    from nearpeak.traces.executed.execution_comparison import compare
+def _refuse_for_two(options: Mapping[str, object]) -> None:
+    """Refuse options of the report of one trace where two are compared as they were recorded."""
+    names = ["--save" if name == "json" else f"--{name}" for name, value in options.items() if value]
+    if names:
+        raise SpecError(f"{', '.join(names)}: of the report of one trace; leave out with --against")
+
+
+def _compare(path: str, against: Path, targets: "list[Target]", *, json: bool, why: bool) -> int:
+    """Compare with another trace, device by device; returns the exit code of the worst verdict."""
+    from nearpeak.api.trace_analysis import compare_traces
+    from nearpeak.core.traces.trace_difference import worst_of
+    from nearpeak.reports.trace import steps_difference as difference
 
     if not is_trace(str(against)):
         raise SpecError(f"--against {against}: is no trace; a trace is compared with a trace")
-    other = analyze_trace(against, targets[1] if len(targets) > 1 else None)
-    if targets and not other.executed.target:
-        other = analyze_trace(against, targets[0])
-    trace_difference = compare(other, report)
+    with shared.progress(f"reading {against.name} and {Path(path).name}"):
+        results = compare_traces(against, Path(path), targets)
     if json:
-        sys.stdout.write(difference.to_json(trace_difference))
+        sys.stdout.write(difference.devices_to_json(results))
     else:
-        shared.print_document(difference.document_of(trace_difference))
-    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(trace_difference.verdict, 0)
+        shared.print_document(difference.document_of_devices(results), why=why)
+    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(worst_of(results).verdict, 0)

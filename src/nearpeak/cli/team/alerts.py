@@ -34,7 +34,7 @@ def list_(
         alerts = opened.findings.alerts(is_open=not all_)
     now_ns = time.time_ns()
     due = tuple(alert for alert in alerts if all_ or (alert.snoozed_until_ns or 0) <= now_ns)
-    if json or not shared.on_terminal():
+    if json:
         for alert in due:
             sys.stdout.write(f"{jsonlib.dumps(asdict(alert))}\n")
     else:
@@ -61,7 +61,7 @@ def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON
             raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
         events = opened.findings.events(alert)
         blamed = opened.investigations.attributions(alert)
-    if json or not shared.on_terminal():
+    if json:
         record = asdict(row) | {
             "events": [asdict(event) for event in events],
             "attributions": [asdict(event) for event in blamed],

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nearpeak.cli.run.measure import seconds_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.team.store import STORE
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.units import parse_share
@@ -60,7 +60,7 @@ def bisect(
         with Workshop(repository, run, build, limit_s=limit_s) as workshop:
             result = searched(axes, workshop, margin_ratio=within, most_steps=steps)
     keep(result)
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write(f"{jsonlib.dumps(asdict(result))}\n")
     else:
         from nearpeak.reports.history.bisection import bisection_text

@@ -31,7 +31,7 @@ def bridge(
 
     with open_store(place_of(store)) as opened:
         joined = bridged(opened, series_numbered(opened, old), series_numbered(opened, new))
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write(f"{jsonlib.dumps(asdict(joined))}\n")
         return
     sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(joined)))

@@ -28,7 +28,7 @@ def demo_history(
     with open_store(place, create=True) as opened, shared.progress("making up a history"):
         made = filled(opened, commits=commits, seed=seed)
         series = len(opened.series())
-    if json or not shared.on_terminal():
+    if json:
         rows = [{name: getattr(change, name) for name in change.__slots__} for change in made.planted]
         sys.stdout.write(f"{jsonlib.dumps({'store': place, 'runs': made.run_count, 'planted': rows})}\n")
         return

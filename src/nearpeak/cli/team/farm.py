@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearpeak.cli.run.measure import BUDGET, CACHE, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
+from nearpeak.cli.run.measure import BUDGET, CACHE, LIMIT, MEMORY, NO_CHECK, THREADS, timing_of
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.farm_engine import (
     LISTEN,
@@ -24,6 +24,7 @@ from nearpeak.cli.shared.farm_engine import (
     told_to_end,
 )
 from nearpeak.cli.shared.farm_output import budget, results, say, status
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.team.store import STORE
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.units import parse_share
@@ -162,6 +163,7 @@ def submit(
     from nearpeak.cli.team.store import revision_of
     from nearpeak.store.store_check import place_of
 
+    # Every parameter of the context has a source.
     used = {parameter for parameter in context.params if context.get_parameter_source(parameter).name == "COMMANDLINE"}  # type: ignore[union-attr]
     check_options(kind, used)
     place, commit = place_of(store), revision_of(repository, None)

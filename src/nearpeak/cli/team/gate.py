@@ -50,6 +50,5 @@ def gate(
     for name, path in files.items():
         if path is not None:
             shared.write_whole(path, GATE_FORMATS[name](result))
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(GATE_FORMATS["json" if plain else "terminal"](result))
+    sys.stdout.write(GATE_FORMATS["json" if json else "terminal"](result))
     raise typer.Exit(result.exit_code)

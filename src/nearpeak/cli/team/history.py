@@ -37,7 +37,7 @@ def history(
         matches = series_named(opened, words or [], device=device, branch=branch, metric=metric)
         with shared.progress(f"searching {len(matches)} series"):
             tracks = [track_of(opened, item.id) for item in matches]
-    if json or not shared.on_terminal():
+    if json:
         for item in tracks:
             sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
         return

@@ -45,7 +45,7 @@ def rank(
         matches = series_named(opened, words or [], device=device, branch=branch)
         ranking = ranking_of(opened, matches, calls, model=calls.name if calls else "")
     groups = grouped(ranking.gaps, by)
-    if json or not shared.on_terminal():
+    if json:
         record = asdict(ranking) | {"groups": [asdict(group) for group in groups], "by": by}
         sys.stdout.write(f"{jsonlib.dumps(record, default=str)}\n")
         return

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nearpeak.cli.run.measure import seconds_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.team.history import BRANCH, DEVICE, METRIC, WORDS
 from nearpeak.cli.team.store import STORE
 from nearpeak.errors import SpecError
+from nearpeak.units import signed_percent
 
 if TYPE_CHECKING:
     from nearpeak.core.history.track import Regressed
@@ -34,7 +35,7 @@ def regressions(
     limit: str = typer.Option("600 s", "--limit", help="--confirm: longest time of one command."),
     json: bool = shared.JSON,
 ) -> None:
-    """Search all series for level changes, and show the regressions, newest first.
+    """Search all series for level changes, and show the regressions, newest first; before them what no longer runs.
 
     Changes that began together are one group. Likely causes are listed with it: a clock that moved, components of
     the software stack that changed, a device that alone shows it, the commit. Series that 'nearpeak alerts suppress'
@@ -45,9 +46,10 @@ def regressions(
     5 or 10 rounds the verdict is kept, and the alert becomes active, invalid-noise, infra (gone at equal clocks), or is
     new again.
     """
+    from nearpeak.history.failed_series import failed_groups, save_failures
     from nearpeak.history.regression_groups import regressed, save_regressions, unsuppressed
     from nearpeak.history.series_tracks import series_named, track_of
-    from nearpeak.reports.history.regressions import regressions_text
+    from nearpeak.reports.history.regressions import regressions_text, unsearched_lines
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -56,18 +58,21 @@ def regressions(
         with shared.progress(f"searching {len(matches)} series"):
             tracks = [track_of(opened, item.id) for item in matches]
         groups = unsuppressed(opened, regressed(tracks, better=better, suspects=suspects))
+        failures = () if better else failed_groups(opened, matches)
         if build and not confirm:
             raise SpecError("--build: is for --confirm, which says what to run; add it")
         if save or confirm:
             groups = save_regressions(opened, tracks, groups)
+            failures = () if better else save_failures(opened, matches, failures)
         if confirm:
             limit_s = seconds_of(limit, "--limit")
             groups = _confirmed(opened, groups, repository, run=confirm, build=build, limit_s=limit_s)
-    if json or not shared.on_terminal():
-        for item in groups:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
+    if json:
+        for row in (*map(asdict, failures), *map(asdict, groups)):
+            sys.stdout.write(f"{jsonlib.dumps(row)}\n")
+        sys.stderr.write("".join(f"{line}\n" for line in unsearched_lines(tracks)))
         return
-    sys.stdout.write(regressions_text(groups, tracks, len(matches)))
+    sys.stdout.write(regressions_text(groups, tracks, failures))
 
 
 def _confirmed(
@@ -87,6 +92,6 @@ def _confirmed(
             confirmation = confirmed(store, group, rounds_in(workshop, repository))
             done[group.alert_id] = confirmation.group
             ratio, verdict = confirmation.found.judgement.time_ratio, confirmation.found.judgement.verdict
-            outcome = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {confirmation.launch_count} launches"
+            outcome = f"{verdict}, {signed_percent(ratio - 1)} in {confirmation.launch_count} launches"
             sys.stderr.write(f"alert {group.alert_id}: {outcome}\n")
     return tuple(done.get(group.alert_id, group) for group in groups)

@@ -1,5 +1,6 @@
 """Command `nearpeak serve`: the dashboard over a store, served on this machine."""
 
+import os
 import secrets
 import socket
 import sys
@@ -23,11 +24,13 @@ def serve(
         None, "--repository", help="Git repository whose commits the farm may search; at the same path on its hosts."
     ),
     private: bool = typer.Option(False, "--private", help="Require a token for reading, too."),
+    public: bool = typer.Option(False, "--public", help="Let every user of this machine read, also through a proxy."),
 ) -> None:
     """Serve a store in the browser: regressions, their certainty, the person in charge, and next steps.
 
-    Anyone who reaches the port may read, nobody may write: acting on alerts and sending results needs a token
-    ('nearpeak token add'). Nothing is loaded from elsewhere. Ends with Ctrl-C.
+    You alone may read without a token; with --public every user of this machine, with --host all who reach the port.
+    Acting on alerts and sending results needs a token ('nearpeak token add'). Nothing is loaded from elsewhere. Ends
+    with Ctrl-C.
     """
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -36,30 +39,32 @@ def serve(
         raise SpecError(f"--reports {reports}: is not a folder")
     if repository is not None and not (repository / ".git").exists():
         raise SpecError(f"--repository {repository}: is not a Git repository")
+    if private and public:
+        raise SpecError("--private: contradicts --public; give one of them")
     try:
-        import uvicorn
-
+        from nearpeak.web.http_connection import prepare_process, server_of
+        from nearpeak.web.peer_user import knows_users
         from nearpeak.web.server import LOCAL, application
     except ImportError as error:
         raise MissingExtraError(f"serve: {error.name} is absent; pip install 'nearpeak[web]'") from None
-    place = place_of(store)
-    token = f"np_{secrets.token_urlsafe(24)}" if write else ""
+    place, is_local = place_of(store), host in ("127.0.0.1", "localhost", "::1")
+    is_own = is_local and not public and not private
+    is_signed_in = is_own and not knows_users()  # who asks is then told by a token
+    token = f"np_{secrets.token_urlsafe(24)}" if write or is_signed_in else ""
+    prepare_process()
     with open_store(place) as opened, _listening(host, port) as listening:
-        hosts = LOCAL if host in ("127.0.0.1", "localhost", "::1") else None
         app = application(
-            opened, reports=reports, is_private=private, run_token=token, hosts=hosts, is_warm=True,
-            repository=repository,
+            opened, reports=reports, is_private=private or is_signed_in, run_token=token, is_warm=True,
+            hosts=LOCAL if is_local else None, repository=repository, run_scope="submit" if write else "read",
+            own_uid=os.geteuid() if is_own and not is_signed_in else None,
         )  # fmt: skip
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         sys.stdout.write(f"{opened.name}: {address}/\n")
-        if write:
-            sys.stdout.write(f"may act on alerts until this ends: {address}/sign-in#{token}\n")
+        if token:
+            may = "act on alerts" if write else "read"
+            sys.stdout.write(f"may {may} until this ends: {address}/sign-in#{token}\n")
         sys.stdout.flush()
-        setting = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, lifespan="off", limit_concurrency=500,
-            timeout_keep_alive=30, h11_max_incomplete_event_size=64 * 1024, timeout_graceful_shutdown=5,
-        )  # fmt: skip
-        uvicorn.Server(setting).run(sockets=[listening])
+        server_of(app).run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:

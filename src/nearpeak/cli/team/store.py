@@ -2,20 +2,30 @@
 
 import json as jsonlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from nearpeak.base.folders import text_of
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.push_option import PUSH, check_push, pushed
 from nearpeak.errors import SpecError
+from nearpeak.units import counted
 
 if TYPE_CHECKING:
-    from nearpeak.core.history.stored_run import Pairs, Revision
+    from collections.abc import Sequence
+
+    from nearpeak.core.history.stored_run import Pairs, Revision, RunRecord
 
 STORE = typer.Option(
     None, "--store", help="File, or postgresql+psycopg://user@host/name; by default what NEARPEAK_STORE names."
+)
+
+
+_COMMIT = typer.Option(
+    None, "--commit", help="Commit that was measured; by default what a file names, else HEAD of --repository."
 )
 
 
@@ -23,12 +33,8 @@ def import_(
     files: list[Path] = typer.Argument(metavar="FILE…", help="Result files; plain or gzip."),
     store: str | None = STORE,
     form: str | None = typer.Option(None, "--format", help="Format; recognised by content by default."),
-    repository: Path | None = typer.Option(
-        None, "--repository", help="Folder of the git repository that was measured."
-    ),
-    commit: str | None = typer.Option(
-        None, "--commit", help="Commit that was measured; HEAD of --repository by default."
-    ),
+    repository: Path | None = typer.Option(None, "--repository", help="Folder of the measured git repository."),
+    commit: str | None = _COMMIT,
     branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
     device: str | None = typer.Option(None, "--device", help="Device, where the file does not name it."),
     host: str = typer.Option("", "--host", help="Name of the machine."),
@@ -50,19 +56,22 @@ def import_(
     """
     from nearpeak.core.history.stored_run import Device
     from nearpeak.store import open_store
+    from nearpeak.store.git_commits import git_revision
     from nearpeak.store.importers import FileContext, file_bytes, file_digest, runs_of_file
     from nearpeak.store.store_check import place_of
 
     check_push(push)
     revision = revision_of(repository, commit)
+    commit_of = None if repository is None or commit is not None else partial(git_revision, repository)
     stack, tracked = _pairs(component, "--component"), _pairs(track, "--track")
     place, read = place_of(store), []
-    whose = None if device is None else Device(name=device, host=host)
+    unit = None if device is None else Device(name=device, host=host)
     for file in files:
         data = file_bytes(file)
         defaults = FileContext(
-            name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
-            stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns, folder=file.parent,
+            name=text_of(file.name), digest=file_digest(data), revision=revision, commit_of=commit_of, branch=branch,
+            device=unit, host=host, stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns,
+            folder=file.parent,
         )  # fmt: skip
         read.append((file, runs_of_file(data, defaults, form)))
     with open_store(place, create=True) as opened:
@@ -71,20 +80,28 @@ def import_(
                 row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
                 text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
                 words = f"{file}: " + (f"{len(record.samples)} measurements" if done.new else "is in the store already")
-                sys.stdout.write(f"{text if json or not shared.on_terminal() else words}\n")
+                sys.stdout.write(f"{text if json else words}\n")
                 if done.new and record.source.lost:
                     sys.stderr.write(_not_kept(str(file), record.source.lost, details=details))
     pushed([record for _, records in read for record in records], push)
 
 
 def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
-    """Return the note on fields that the store has no column for."""
-    if details:
-        return "".join([f"{file}: not kept:\n", *(f"  {line}\n" for line in lost)])
+    """Return the note on rows that could not be read, and on fields that the store has no column for."""
+    from nearpeak.core.history.stored_run import ROW
     from nearpeak.reports.figure_text import shortened
 
-    fields = "1 field is" if len(lost) == 1 else f"{len(lost)} fields are"
-    return f"{file}: {fields} not kept, such as {shortened(lost[0], 30)}; --details lists them\n"
+    if details:
+        return "".join([f"{file}: not kept:\n", *(f"  {line}\n" for line in lost)])
+    rows = [line.removeprefix(ROW) for line in lost if line.startswith(ROW)]
+    names = [line for line in lost if not line.startswith(ROW)]
+    notes = [
+        f"{file}: {counted(len(lines), noun)} {'is' if len(lines) == 1 else 'are'} {verb}, such as"
+        f" {shortened(lines[0], width)}; --details lists them\n"
+        for noun, verb, lines, width in (("row", "not imported", rows, 120), ("field", "not kept", names, 30))
+        if lines
+    ]
+    return "".join(notes)
 
 
 def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
@@ -94,7 +111,7 @@ def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
 
     with open_store(place_of(store)) as opened:
         figures = opened.info()
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write(f"{jsonlib.dumps(figures)}\n")
         return
     for name, value in figures.items():
@@ -102,19 +119,73 @@ def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
 
 
 def export(
-    folder: Path = typer.Argument(help="Folder to write; it must not exist."),
+    target: Path = typer.Argument(
+        metavar="TARGET", help="Folder of tables, or the file of a text format, to write; it must not exist."
+    ),
     store: str | None = STORE,
-    form: str | None = typer.Option(None, "--format", help="parquet, or csv; Parquet where duckdb is installed."),
+    form: str | None = typer.Option(
+        None, "--format", help="Tables: parquet, or csv; Parquet where duckdb is installed. Text: bencher, openmetrics."
+    ),
+    run: list[int] = typer.Option(
+        [], "--run", help="Text: this run, by its number; the newest by default. Repeatable."
+    ),
+    results: Path | None = typer.Option(None, "--results", help="Text: runs of this result file instead of a store."),
+    device: str | None = typer.Option(None, "--device", help="--results: device, where the file does not name it."),
 ) -> None:
-    """Write all tables, and every sample as a row, for analysis elsewhere, with a manifest of counts and checksums."""
+    """Write all tables, and every sample as a row, for analysis elsewhere, with a manifest of counts and checksums.
+
+    With --format bencher or openmetrics, write the medians of a run with their intervals as one text file. --results
+    takes any result file that 'nearpeak store import' reads, so that it converts one format into another.
+    """
+    from nearpeak.exchange.run_exports import EXPORTS
+
+    if form is not None and form in EXPORTS:
+        _export_text(target, form, _records(store, run, results, device))
+        return
+    if run or results is not None:
+        raise SpecError(f"--run, --results: are for text formats; add --format {' or '.join(EXPORTS)}")
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
     from nearpeak.store.table_export import export as write
 
     with open_store(place_of(store)) as opened:
-        written = write(opened, folder, form=form)
+        written = write(opened, target, form=form)
     samples, tables = written.rows_count["sample"], len(written.rows_count) - 1
     sys.stderr.write(f"wrote {samples} samples and {tables} tables, {written.size_bytes} bytes, to {written.folder}\n")
+
+
+def _export_text(target: Path, form: str, records: "Sequence[RunRecord]") -> None:
+    from nearpeak.exchange.run_exports import EXPORTS
+
+    if target.exists():
+        raise SpecError(f"{target}: exists; name a new file")
+    shared.check_writable(target)
+    shared.write_quietly(target, EXPORTS[form].text_of(records))
+    sys.stderr.write(f"wrote {counted(sum(len(record.samples) for record in records), 'measurement')} to {target}\n")
+
+
+def _records(store: str | None, run: list[int], results: Path | None, device: str | None) -> "Sequence[RunRecord]":
+    """Return the runs of a result file, or those of a store by number, or its newest."""
+    from nearpeak.core.history.stored_run import Device
+    from nearpeak.store import open_store
+    from nearpeak.store.importers import FileContext, file_bytes, file_digest, runs_of_file
+    from nearpeak.store.run_replay import records_of
+    from nearpeak.store.store_check import place_of
+
+    if results is not None:
+        if store is not None or run:
+            raise SpecError("--results: stands in place of a store; leave out --store and --run")
+        data = file_bytes(results)
+        context = FileContext(
+            name=results.name, digest=file_digest(data), folder=results.parent, written_ns=results.stat().st_mtime_ns,
+            device=None if device is None else Device(name=device),
+        )  # fmt: skip
+        return runs_of_file(data, context)
+    with open_store(place_of(store)) as opened:
+        records = list(records_of(opened, run or [entry.id for entry in opened.runs(limit=1)]))
+    if len(records) < max(1, len(run)):
+        raise SpecError(f"{place_of(store)}: holds no such run; 'nearpeak store info' counts them")
+    return records
 
 
 def check(
@@ -186,6 +257,8 @@ def merge(
     from nearpeak.store.store_check import place_of
     from nearpeak.store.store_merge import merge as merged
 
+    for place in sources:
+        open_store(place).close()  # before a store is made
     with open_store(place_of(store), create=True) as target:
         for place in sources:
             with open_store(place) as source:

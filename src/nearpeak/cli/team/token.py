@@ -41,7 +41,7 @@ def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
     with open_store(place_of(store)) as opened:
         tokens = opened.access.tokens()
     now_ns = time.time_ns()
-    if json or not shared.on_terminal():
+    if json:
         for entry in tokens:
             sys.stdout.write(f"{jsonlib.dumps(asdict(entry) | {'holds': entry.holds(now_ns)})}\n")
         return

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.errors import MeasureError
-from nearpeak.farm.dask_hosts import devices_of, distributed, security_of
+from nearpeak.farm.dask_hosts import devices_of, distributed, security_of, tls_address
 from nearpeak.farm.executors import Change, Errand
 from nearpeak.farm.jobs import Device
 
@@ -44,7 +44,7 @@ class Dask:
         dask = distributed()
         self._distributed, security = dask, security_of(tls, address)
         try:
-            self._client = dask.Client(address, security=security, set_as_default=False, timeout=CONNECT_S)
+            self._client = dask.Client(tls_address(address), security=security, set_as_default=False, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:
             raise MeasureError(f"{address}: no scheduler answers: {' '.join(str(error).split())[:200]}") from None
         self._found: dict[str, Any] = {}

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nearpeak.errors import MeasureError, MissingExtraError
+from nearpeak.base.folders import why_shared
+from nearpeak.errors import MeasureError, MissingExtraError, SpecError
 from nearpeak.farm.device_registry import register
 from nearpeak.farm.execution import opened
 from nearpeak.farm.executors import Change, Errand
@@ -51,6 +52,7 @@ class Slurm:
             parameters: of sbatch, e.g. partition and account.
 
         Raises:
+            SpecError: others may write to the folder.
             MeasureError: this host has no sbatch.
         """
         try:
@@ -58,6 +60,8 @@ class Slurm:
         except ImportError:
             raise MissingExtraError("farm: submitit is not installed; pip install 'nearpeak[farm]'") from None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if why := why_shared(folder):  # jobs are pickles, which run what they hold
+            raise SpecError(f"--folder {folder}: {why}")
         try:
             self._made = submitit.AutoExecutor(folder=folder, cluster=cluster)
         except RuntimeError as error:

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nearpeak.base.isolation.fork_server import limit
 from nearpeak.base.isolation.output_tail import Tail
+from nearpeak.base.isolation.process_limits import limit
 from nearpeak.core.runs.launch_pairs import BASELINE
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.farm.job_process import FILES

@@ -14,11 +14,13 @@ from markupsafe import Markup, escape
 
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
+from nearpeak.core.answers.execution_time import MODES
 from nearpeak.core.work.family import FAMILIES
 from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
 from nearpeak.reports import roofline_geometry as roofline
+from nearpeak.reports.step_headline import headline
 from nearpeak.units import show
 
 SHOWN_COUNT = 200
@@ -179,11 +181,14 @@ def _environment() -> Environment:
         count=words.count,
         limiter=words.limiter,
         fits=words.fits,
+        capacity=words.capacity,
         breakable=breakable,
     )
     environment.globals.update(
         words=words,
         expected=expected,
+        headline=headline,
+        modes=MODES,
         roofline=roofline,
         bars=bars,
         families=FAMILIES,

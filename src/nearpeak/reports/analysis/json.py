@@ -3,6 +3,7 @@
 import json
 from typing import Any, NoReturn
 
+from nearpeak.base.input_files import json_value, reading
 from nearpeak.core.answers.analysis import SCHEMA_VERSION, Analysis
 from nearpeak.core.records.converter import PLAIN_FLOAT
 from nearpeak.core.records.record_codec import Codec, Schema
@@ -10,7 +11,7 @@ from nearpeak.errors import SpecError
 
 SCHEMA = Schema(
     kind="nearpeak analysis", version=SCHEMA_VERSION, title="a saved analysis",
-    advice="'nearpeak analyze --json' writes one",
+    advice="'nearpeak analyze --json' writes one", migrations={4: dict},
 )  # fmt: skip
 RECORDS = Codec(types={float: PLAIN_FLOAT}, strict=True, pairs_as_objects=True)
 """Conversions of core values to and from JSON reports."""
@@ -36,7 +37,8 @@ def from_json(text: str, where: str = "report") -> Analysis:
     Raises:
         SpecError: the text is no JSON, no saved analysis, of another schema version, or incomplete.
     """
-    analysis: Analysis = RECORDS.value(SCHEMA.current(_parsed(text, where), where), Analysis, where)
+    with reading(where, "saved analysis"):
+        analysis: Analysis = RECORDS.value(SCHEMA.current(_parsed(text, where), where), Analysis, where)
     for number, target in enumerate(analysis.targets):
         if len(target.times) != len(analysis.rows):
             problem = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
@@ -46,11 +48,11 @@ def from_json(text: str, where: str = "report") -> Analysis:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json_value(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         cut = "empty" if not text.strip() else f"{error.msg} at line {error.lineno} column {error.colno}"
         raise SpecError(f"{where}: not JSON, or cut off: {cut}; save it again with 'nearpeak analyze --json'") from None
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         raise SpecError(f"{where}: not a saved analysis: {error}") from None
 
 

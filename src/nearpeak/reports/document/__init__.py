@@ -214,8 +214,12 @@ class Timeline:
     """Colour of the style sheet by kind."""
 
 
+WHY = "What this rests on: parts, assumptions, policy, provenance (--why)"
+"""Summary of the details that the option `--why` unfolds in a terminal."""
+
+
 class Details(NamedTuple):
-    """Blocks that a page folds away; a terminal says the summary only."""
+    """Blocks that a page folds away; a terminal says the summary only, with `--why` the blocks."""
 
     summary: str
     """Folded content."""

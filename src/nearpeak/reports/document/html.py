@@ -76,6 +76,28 @@ def to_html(document: Document) -> str:
     )  # fmt: skip
 
 
+def to_fragment(document: Document) -> str:
+    """Return the document as a piece of a page of others, such as a notebook: without script, its style for it alone.
+
+    A timeline, which is drawn by a script, becomes a page of its own in a closed frame.
+    """
+    style = (FOLDER / "notebook.css").read_text("utf-8")
+    parts: list[str] = []
+    for block in document.blocks:
+        if isinstance(block, Timeline):
+            page = to_html(Document(title="Timeline", blocks=[block], kicker=document.kicker))
+            parts.append(f'<iframe sandbox="allow-scripts" title="Timeline" srcdoc="{escape(page)}"></iframe>')
+        else:
+            parts += _block(block)
+    head = "".join(
+        f"<{tag}>{safe(text)}</{tag}>"
+        for tag, text in (("h3", document.title), ("p", document.subject), ("p", document.lead))
+        if text
+    )
+    body = "\n".join(parts)
+    return f'<div class="nearpeak-view"><style>{style}</style>{head}\n{body}</div>'
+
+
 def safe(text: str) -> str:
     """Return text as HTML shows it, without control characters."""
     return escape(clean(text))
@@ -137,7 +159,8 @@ def _block(block: Block) -> Iterator[str]:
         yield _TIMELINE + keys([(kind, f"var(--{block.colours.get(kind, 'other')})") for kind in kinds])
     elif isinstance(block, Details):
         inner = "\n".join(text for inner_block in block.blocks for text in _block(inner_block))
-        yield f"<details><summary>{safe(block.summary)}</summary>{inner}</details>"
+        summary = block.summary.removesuffix(" (--why)")  # the option of a terminal; a page is opened by a click
+        yield f"<details><summary>{safe(summary)}</summary>{inner}</details>"
 
 
 def _words(words: Running, style: str = "") -> str:

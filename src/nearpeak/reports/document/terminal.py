@@ -19,14 +19,19 @@ _CODES = {
 """Escape codes by style."""
 
 
-def to_terminal(document: Document, *, colour: bool = False, width: int = LEAST_WIDTH) -> str:
+def to_terminal(
+    document: Document, *, colour: bool = False, width: int = LEAST_WIDTH, is_unfolded: bool = False
+) -> str:
     """Return the document as text.
 
     Args:
         colour: whether to colour it; leave it off where the text goes into a pipe or file.
         width: columns of the terminal; fewer than 80 are taken as 80.
+        is_unfolded: whether the blocks of `Details` are written; if not, their summary is.
     """
-    lines = [*_head(document, max(width, LEAST_WIDTH)), *_blocks(document.blocks, max(width, LEAST_WIDTH))]
+    blocks = tuple(_unfolded(document.blocks)) if is_unfolded else document.blocks
+    parted = [()] if document.lead and isinstance(next(iter(blocks), None), Table) else []
+    lines = [*_head(document, max(width, LEAST_WIDTH)), *parted, *_blocks(blocks, max(width, LEAST_WIDTH))]
     texts = ("".join(_coded(span) if colour else span.text for span in line).rstrip() for line in lines)
     return "".join(f"{text}\n" for text in texts)
 
@@ -47,6 +52,12 @@ def _head(document: Document, width: int) -> Iterator[Line]:
         yield (Span(shortened(title, width), "strong"),)
         yield from _wrapped(subject, width)
     yield from _wrapped(document.lead, width, "strong") if document.lead else ()
+
+
+def _unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield the blocks with those that `Details` fold away in their place."""
+    for block in blocks:
+        yield from _unfolded(block.blocks) if isinstance(block, Details) else (block,)
 
 
 def _blocks(blocks: Sequence[Block], width: int) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from nearpeak.core.history.stored_run import Series
 from nearpeak.core.history.track import Track, TrackChange, TrackPoint
 from nearpeak.reports.figure_text import clean, hung, shortened, told_apart
 from nearpeak.reports.history.spark import marks, sparkline
-from nearpeak.units import show
+from nearpeak.units import show, signed_percent
 
 WIDTH = 80
 SPARK, LONG_SPARK = 22, 64
@@ -49,7 +49,7 @@ def percent(ratio: float) -> str:
     >>> percent(1.0512), percent(0.92)
     ('+5.1 %', '-8.0 %')
     """
-    return f"{(ratio - 1) * 100:+.1f} %"
+    return signed_percent(ratio - 1)
 
 
 def sha_text(sha: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearpeak.web.query_arguments import Query
-from nearpeak.web.request_guard import Visitor
+from nearpeak.web.request_guard import SMALL_BYTES, Visitor
 from nearpeak.web.site import Site
 
 PREFIX = "/api/v1"
@@ -44,6 +44,8 @@ class Endpoint:
     """Query parameters with their descriptions; those of numbers begin with `#`."""
     takes: Json | None = None
     """Schema of the body; none where it takes none."""
+    most_bytes: int = SMALL_BYTES
+    """Largest body."""
     writes: bool = False
     """Whether it needs a token that may write."""
     statuses: tuple[int, ...] = (200, 400)

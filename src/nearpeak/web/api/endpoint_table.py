@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.exchange.run_lines import parse_run
+from nearpeak.exchange.run_lines import MOST_BYTES, parse_run
 from nearpeak.history.alert_queue import SORTS, AlertFilter
 from nearpeak.history.alert_triage import ACTIONS, NOTHING, Weight, act, weights_of
 from nearpeak.history.commit_points import points_of
@@ -161,8 +161,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
              gives=schemas.HISTORY, statuses=(200, 400, 404)),
     Endpoint(method="GET", path="/runs", name="runs", summary="Return runs, newest first.", answer=_runs,
              gives=schemas.page_of(_ANY, "runs"), query={"q": "words", **PAGING}),
-    Endpoint(method="POST", path="/runs", name="sendRuns", writes=True, statuses=(200, 201, 400, 413, 415),
-             summary="Send runs; one that is there already stays. Answered when they are committed.", answer=_send,
+    Endpoint(method="POST", path="/runs", name="sendRuns", writes=True, most_bytes=MOST_BYTES,
+             statuses=(200, 201, 400, 413, 415), answer=_send,
+             summary="Send runs; one that is there already stays. Answered when they are committed.",
              gives=schemas.TAKEN, takes=schemas.RUNS),
     Endpoint(method="GET", path="/runs/{run}", name="oneRun", summary="Return one run with its measurements.",
              answer=_run, gives=_ANY, statuses=(200, 400, 404)),

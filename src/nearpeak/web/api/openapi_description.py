@@ -10,7 +10,8 @@ from nearpeak.web.api.endpoint_table import ENDPOINTS
 _SAID = {
     200: "Success", 201: "Written", 400: "Invalid request; the error names the problem", 401: "A token is needed",
     403: "The token may not do that", 404: "It is not in the store", 413: "The body is too large",
-    415: "The body is of another kind", 503: "The store cannot be read or written now",
+    415: "The body is of another kind",
+    503: "Too much at once, or the store cannot be read or written now; the header Retry-After says when to come again",
 }  # fmt: skip
 
 

@@ -4,57 +4,61 @@ import json
 import math
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from nearpeak.exchange.run_lines import MOST_BYTES, parse_json
+from nearpeak.exchange.run_lines import parse_json
 from nearpeak.web import request_guard as guard
 from nearpeak.web.api.endpoint import PREFIX, Endpoint, Question
 from nearpeak.web.api.endpoint_table import ENDPOINTS
 from nearpeak.web.api.openapi_description import description
 from nearpeak.web.query_arguments import Query
+from nearpeak.web.request_queues import BODIES, READS, UPLOADS, WRITES, Queues
 from nearpeak.web.site import Site
 
 
-def api_routes(site: Site) -> list[Route]:
+def api_routes(site: Site, queues: Queues) -> list[Route]:
     """Return the routes of all endpoints, and that of their description."""
+    described_text = json.dumps(description())
 
     async def described(_: Request) -> Response:
-        return JSONResponse(description())
+        return Response(described_text, media_type="application/json")
 
     routes = [
-        Route(PREFIX + endpoint.path, _route(site, endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS
+        Route(PREFIX + endpoint.path, _route(site, endpoint, queues), methods=[endpoint.method])
+        for endpoint in ENDPOINTS
     ]
     return [Route(f"{PREFIX}/openapi.json", described, methods=["GET"]), *routes]
 
 
-def _route(site: Site, endpoint: Endpoint) -> Any:
+def _route(site: Site, endpoint: Endpoint, queues: Queues) -> Any:
+    def answer(query: Query, data: bytes | None, visitor: guard.Visitor) -> tuple[int, str]:
+        body = None if data is None else parse_json(data)
+        status, found = endpoint.answer(site, Question(query=query, body=body, visitor=visitor))
+        return status, _text(found)
+
     async def route(request: Request) -> Response:
-        bearer = "authorization" in request.headers
-        visitor = await run_in_threadpool(guard.visitor_of, site, request)
-        guard.check_reading(site, visitor)
-        body = None
-        if endpoint.writes:
-            if not bearer:  # a cookie alone would let other sites write in its holder's name
-                raise guard.RefusedError(401, "writing needs a token in the header Authorization: Bearer")
-            guard.check_writing(visitor)
-            body = await _body(request)
+        visitor = await guard.reader_of(site, request)
         query = Query(path=request.path_params, query=dict(request.query_params))
-        question = Question(query=query, body=body, visitor=visitor)
-        status, answer = await run_in_threadpool(endpoint.answer, site, question)
-        text = await run_in_threadpool(_text, answer)
+        if not endpoint.writes:
+            status, text = await queues.run(READS, answer, query, None, visitor)
+            return Response(text, status_code=status, media_type="application/json")
+        if "authorization" not in request.headers:  # a cookie alone would let other sites write in its holder's name
+            raise guard.RefusedError(401, "writing needs a token in the header Authorization: Bearer")
+        guard.check_writing(visitor)
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise guard.RefusedError(415, "the body must be application/json")
+        if endpoint.most_bytes > guard.SMALL_BYTES:
+            async with queues.turn(BODIES):
+                data = await guard.body_of(request, endpoint.most_bytes)
+                status, text = await queues.run(UPLOADS, answer, query, data, visitor)
+        else:
+            data = await guard.body_of(request, endpoint.most_bytes)
+            status, text = await queues.run(WRITES, answer, query, data, visitor)
         return Response(text, status_code=status, media_type="application/json")
 
     return route
-
-
-async def _body(request: Request) -> Any:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise guard.RefusedError(415, "the body must be application/json")
-    data = await guard.body_of(request, MOST_BYTES)
-    return await run_in_threadpool(parse_json, data)
 
 
 def _text(body: Any) -> str:

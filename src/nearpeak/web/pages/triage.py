@@ -36,6 +36,8 @@ class Waiting:
     """Whether the alert is snoozed now."""
     blamed: tuple[tuple[str, str], ...] = ()
     """Likely causes: axis and value."""
+    commit_count: int | None = None
+    """Commits since the first bad one; none where its place in the history is not known."""
 
     @property
     def worst(self) -> str:
@@ -89,13 +91,14 @@ def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]
     first = {item.id: known.get(item.id, NOTHING).series for item in alerts}
     series = {item.id: item for item in site.store.browsing.series_by_id([item for item in first.values() if item])}
     blamed = site.store.browsing.suspects([item.id for item in alerts])
+    ages = site.store.browsing.commit_ages([item.rev_hi for item in alerts])
     charts = {item.name: item for item in small_charts(site, series.values())}
     return [
         Waiting(
             alert=item, weight=known.get(item.id, NOTHING), series=series.get(first[item.id] or 0),
             chart=charts.get(f"series{first[item.id]}"),
             is_snoozed=site.now_ns is not None and (item.snoozed_until_ns or 0) > site.now_ns,
-            blamed=blamed.get(item.id, ())[:3],
+            blamed=blamed.get(item.id, ())[:3], commit_count=ages.get(item.rev_hi),
         )
         for item in alerts
     ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Command-line syntax of a case: `OP AXIS=EXTENT ...`."""
+"""Cases stated in words: `OP AXIS=EXTENT ...`, as commands and tools take them."""
 
-from collections.abc import Iterator
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +9,6 @@ from nearpeak.errors import SpecError, shown
 
 if TYPE_CHECKING:
     from nearpeak.core.work.case import Case
-    from nearpeak.ops import Operator
-
 
 _MOST_DIGITS = 4300
 """Digits up to which Python reads a number."""
@@ -22,6 +20,7 @@ def case_of(words: list[str], command: str) -> "Case":
     Raises:
         SpecError: a word is not AXIS=EXTENT, an axis is given twice, or the operator refuses it.
     """
+    from nearpeak.frontends.huggingface.published_models import MODELS
     from nearpeak.ops import OPS
 
     if "=" in words[0]:
@@ -30,6 +29,8 @@ def case_of(words: list[str], command: str) -> "Case":
         refuse_folder(words[0])
     if words[0] not in OPS and Path(words[0]).is_file():
         raise SpecError(f"{command}: {words[0]} is a file; tables of cases are known by .csv, .jsonl or .parquet")
+    if words[0] not in OPS and (words[0].startswith("hf:") or words[0].lower() in MODELS):
+        raise SpecError(f"{command}: {words[0]} is a model, not an operator; see 'nearpeak analyze {words[0]}'")
     arguments: dict[str, Any] = {}
     for word in words[1:]:
         name, sign, value = word.partition("=")
@@ -43,32 +44,6 @@ def case_of(words: list[str], command: str) -> "Case":
             raise SpecError(f"{command}: {name}: {error}") from None
     phase = arguments.pop("phase", "forward")
     return OPS[words[0]].case(str(phase), **arguments)
-
-
-def usage_of(operator: "Operator") -> Iterator[str]:
-    """Yield the command that bounds a case of each phase, with every axis and, in brackets, its default.
-
-    A default that follows from other axes shows as `…`.
-
-    >>> from nearpeak.ops import OPS
-    >>> next(usage_of(OPS["softmax"]))
-    'nearpeak bound softmax rows= columns= dtype= [out_dtype=…] [log=false]'
-    """
-    for phase, signature in operator.signatures.items():
-        words = [operator.name, *(["phase=backward"] if phase == "backward" else [])]
-        words += [
-            f"[{name}={plain(signature.defaults[name])}]" if name in signature.defaults else f"{name}="
-            for name in signature.names()
-        ]
-        yield f"nearpeak bound {' '.join(words)}"
-
-
-def plain(value: object) -> str:
-    """Return a default as one writes it on the command line; `…` for one that follows from others."""
-    value = getattr(value, "value", value)
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "…"}[value]
-    return " ".join(plain(item) for item in value) if isinstance(value, (tuple, list)) else str(value)
 
 
 def value_of(text: str) -> int | str | bool:
@@ -88,3 +63,33 @@ def value_of(text: str) -> int | str | bool:
     if len(digits) > _MOST_DIGITS:
         raise SpecError(f"{shown(text, str)} is not an extent; a whole number from 0 to 2^63 - 1 is right")
     return int(digits)
+
+
+def words_of(case: str, command: str) -> list[str]:
+    """Return the words of one case, quotes resolved as a shell does.
+
+    Raises:
+        SpecError: the text is empty, or a quote in it does not end.
+    """
+    try:
+        words = shlex.split(case)
+    except ValueError as error:
+        raise SpecError(f"{command}: case {case!r}: {str(error).lower()}") from None
+    if not words:
+        raise SpecError(
+            f"{command}: case {case!r}: is empty; give e.g. 'gemm m=4096 n=4096 k=4096 dtype=bf16' 'm=4097'"
+        )
+    return words
+
+
+def replaced_words(words: list[str], other: list[str]) -> list[str]:
+    """Return the words of the second case, those that it leaves out taken from the first.
+
+    >>> replaced_words(["gemm", "m=1", "n=2"], ["m=3"])
+    ['gemm', 'm=3', 'n=2']
+    """
+    if other and "=" not in other[0]:
+        return other
+    new = dict(word.partition("=")[::2] for word in other)
+    merged = [f"{name}={new.pop(name)}" if (name := word.partition("=")[0]) in new else word for word in words]
+    return merged + [f"{name}={value}" for name, value in new.items()]

@@ -5,11 +5,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from nearpeak.core.traces.executed_run import HOST_KINDS_OF_TIME, Executed, ExecutedOperator, HostCost
+from nearpeak.core.traces.executed_run import HOST_KINDS_OF_TIME, NOTHING, Executed, ExecutedOperator, HostCost
 from nearpeak.core.traces.finding_report import TraceFinding, TraceReport
 from nearpeak.core.traces.shortfall import TERMS
-from nearpeak.reports.document import Block, Document, Heading, Items, Span, Table, Text, Timeline, Words, columns
+from nearpeak.reports.document import (
+    Block,
+    Details,
+    Document,
+    Heading,
+    Items,
+    Span,
+    Table,
+    Text,
+    Timeline,
+    Words,
+    columns,
+)
 from nearpeak.reports.figure_text import clean
+from nearpeak.reports.trace.steps_headline import headline_of
 from nearpeak.units import counted, show
 
 KIND, SCHEMA_VERSION = "nearpeak trace report", 1
@@ -23,6 +36,8 @@ _COLOURS = {
     "other": "other",
 }  # fmt: skip
 """Colour of the style sheet by what a slice is."""
+REASON_COUNT = 6
+"""Operators without a bound whose reason is shown."""
 HOST_TITLES = {"kind": "host: what it does", "operator": "host: for which operator", "module": "host: in which module"}
 """Headings of the tables of the host's time."""
 _HOST_NOTE = "as recorded, profiler included; what each saves at most is a replay without it, and these do not add up"
@@ -42,7 +57,8 @@ def document_of(report: TraceReport) -> Document:
         *_limits(report),
     ]  # fmt: skip
     return Document(
-        title=executed.name, subject=_subject(report), lead=report.verdict, blocks=blocks, figures=_figures(report),
+        title=executed.name, subject=_subject(report), lead=headline_of(report), blocks=blocks,
+        figures=_figures(report),
         kicker="Expected and executed", foot=f"nearpeak {report.created}; {executed.timeline.order}",
     )  # fmt: skip
 
@@ -88,7 +104,8 @@ def _matched(report: TraceReport) -> str:
         return f"unmatched: all device time; {executed.missing['shapes']}"
     share = executed.unmatched_ns / busy if busy else 0.0
     time = _per_step(executed, executed.unmatched_ns)
-    return f"unmatched: {time} of a step ({share:.1%} of busy time) has no case behind it"
+    whole = "a step" if executed.steps_found else "the window"
+    return f"unmatched: {time} of {whole} ({share:.1%} of busy time) has no case behind it"
 
 
 def _parts(executed: Executed) -> Iterator[Block]:
@@ -114,9 +131,9 @@ def _parts(executed: Executed) -> Iterator[Block]:
 def _findings(report: TraceReport) -> Iterator[Block]:
     yield Heading("Findings" if report.findings else "No findings")
     for number, finding in enumerate(report.findings, start=1):
-        yield Heading((f"{number}. {finding.id}  ", Span(_gain(finding, report), "muted")), 3)
+        yield Heading((f"{number}. {finding.action} → {_gain(finding, report)}  ", Span(finding.id, "muted")), 3)
         yield finding.claim
-        yield Items(tuple(_evidence(finding)))
+        yield Details(f"evidence and counter-evidence of {finding.id}", (Items(tuple(_evidence(finding))),))
     if len(report.findings) > 1:
         yield _together(report)
 
@@ -145,7 +162,7 @@ def _gain(finding: TraceFinding, report: TraceReport) -> str:
         return "corrects a claim"
     share = finding.gain_s / report.step_s if report.step_s else 0.0
     interval = f"{show(finding.gain_low_s, 's')} to {show(finding.gain_high_s, 's')}"
-    return f"{show(finding.gain_s, 's')} ({share:.0%}; {interval})"
+    return f"{show(finding.gain_s, 's')} less ({share:.0%}; {interval})"
 
 
 def _trust(finding: TraceFinding) -> str:
@@ -181,6 +198,22 @@ def _operators(executed: Executed) -> Iterator[Block]:
                     rows=[_cells(executed, operator) for operator in ordered[:SHOWN_COUNT]],
                     brief_count=TOP_COUNT, rest=rest)  # fmt: skip
         yield Text("calls are of a step, times of a call", "muted")
+    yield from _without_case(executed, ordered)
+
+
+def _without_case(executed: Executed, ordered: Sequence[ExecutedOperator]) -> Iterator[Block]:
+    """Yield why device time has no case or no bound behind it, operator by operator."""
+    reasons = [(operator.device_ns, operator.label or operator.name, operator.reason)
+               for operator in ordered if operator.reason and operator.device_ns]  # fmt: skip
+    stray_ns = sum(item.exclusive_ns for item in executed.items if item.operator == NOTHING != item.event)
+    if stray_ns and "operators" not in executed.missing:
+        reasons.append((stray_ns, "work outside operators", "no operator encloses the calls that launched it"))
+    reasons.sort(key=lambda entry: -entry[0])
+    lines = [f"{clean(name)}: {_per_step(executed, time)} of a step: {reason}" for time, name, reason in reasons]
+    left = [f"{counted(len(lines) - REASON_COUNT, 'more operator')}"] if len(lines) > REASON_COUNT else []
+    if lines and "shapes" not in executed.missing:
+        yield Heading("Without a bound, and why", 3)
+        yield Items(tuple(Span(line, "muted") for line in [*lines[:REASON_COUNT], *left]))
 
 
 def _cells(executed: Executed, operator: ExecutedOperator) -> Sequence[str | float | None]:
@@ -213,7 +246,7 @@ def host_costs(report: TraceReport, by: str) -> list[HostCost]:
     """Return the host's time by `kind`, `operator` or `module`, where the step waits for its host at all."""
     executed = report.executed
     least = _LEAST_RATIO * executed.window_ns
-    if report.verdict.startswith("no conclusion") or all(cost.gain_ns < least for cost in executed.host):
+    if report.refused or all(cost.gain_ns < least for cost in executed.host):
         return []
     return [cost for cost in executed.host if cost.by == by and (by == "kind" or cost.gain_ns >= least)]
 
@@ -271,6 +304,7 @@ def to_json(report: TraceReport) -> str:
         if field.name != "executed":
             record[field.name] = _plain(getattr(report, field.name))
     record["step_s"] = report.step_s
+    record["headline"] = headline_of(report)
     record["findings"] = [
         {name: value for name, value in finding.items() if name != "changes"} for finding in record["findings"]
     ]

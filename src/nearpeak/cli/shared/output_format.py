@@ -1,0 +1,55 @@
+"""Choice between text and JSON, the same for every command that prints both: `--text`, `--json`, or by the terminal."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+
+from nearpeak.cli.shared.options import JSON, TEXT, as_json
+
+
+def add_text_option(app: typer.Typer) -> None:
+    """Give every command of an application that takes `--json` the option `--text`, and tell it which one holds.
+
+    The parameter `json` of a command then says whether to print JSON, whatever decided it.
+    """
+    for command in _commands(app):
+        if command.callback is not None:
+            command.callback = with_text_option(command.callback)
+
+
+def with_text_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with `--text` beside its `--json`; one without `--json`, or with both, stays as it is.
+
+    >>> def shown(json: bool = JSON) -> bool:
+    ...     return json
+    >>> with_text_option(shown)(json=False, text=True), with_text_option(shown)(json=True, text=False)
+    (False, True)
+    """
+    parameters = list(inspect.signature(command).parameters.values())
+    defaults = [parameter.default for parameter in parameters]
+    if JSON not in defaults or TEXT in defaults:
+        return command
+    place = defaults.index(JSON)
+    name = parameters[place].name
+    text = inspect.Parameter("text", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=TEXT, annotation=bool)
+    parameters.insert(place + 1, text)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> Any:
+        values[name] = as_json(json=values[name], text=values.pop("text"))
+        return command(**values)
+
+    vars(run)["__signature__"] = inspect.Signature(parameters)  # what typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _commands(app: typer.Typer) -> Iterator[Any]:
+    """Yield the descriptions of all commands of an application, those of its groups included."""
+    yield from app.registered_commands
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from _commands(group.typer_instance)

@@ -1,0 +1,96 @@
+"""First sentences of a report on a step: its expected time per item, the gap to the limit, and what to do about it."""
+
+from collections.abc import Mapping
+
+from nearpeak.core.answers.analysis import Analysis, Opportunity, TargetAnalysis
+from nearpeak.core.answers.execution_time import GAP_CAUSES, HOST
+from nearpeak.core.answers.items import Items, items_of
+from nearpeak.core.answers.time_limit import NO, OPEN, YES, LimitVerdict
+from nearpeak.judgement.step_answer import Expected, execution_of, expected_of, remedy_of
+from nearpeak.reports import brief_text as text
+from nearpeak.reports import figure_text as words
+
+_NEAR_RATIO = 1.1
+"""Times up to this multiple of the limit have no gap worth a sentence."""
+_BRIEF_CAUSES: Mapping[str, str] = {
+    HOST: "the host, which submits {count} kernels one by one",
+    "launch": "starting {count} kernels",
+}
+
+
+def headline(analysis: Analysis, target: TargetAnalysis) -> str:
+    """Return the answer of a target in one or two sentences."""
+    items, expected = items_of(analysis), expected_of(analysis, target)
+    sign = "" if analysis.complete else "≥ "
+    limit = f"limit {sign}{text.brief(items.item_s(target.bound_s), 's')}"
+    is_list = analysis.step == "sweep"
+    each = "for all cases" if is_list else _each(items)
+    if expected is None:
+        rate = f", {_rate(items, target.bound_s, 'at most ')}" if target.bound_s and not is_list else ""
+        time = f"At least {text.brief(items.item_s(target.bound_s), 's')} {each}"
+        return f"{time}{rate}; no call can be predicted on {words.clean(target.target)}."
+    ends = text.ends(items.item_s(expected.low_s), items.item_s(expected.high_s), items.item_s(expected.time_s), "s")
+    mode = f", {analysis.execution}" if execution_of(analysis, target) else ""
+    more = "≥ " if target.prediction is not None and target.prediction.unpredicted else ""
+    time = f"{more}{text.brief(items.item_s(expected.time_s), 's')} {each} ({ends}{mode})"
+    rate = "" if is_list else f", {_rate(items, expected.time_s)}"
+    return f"{time}{rate}; {limit}. {_gap(analysis, target, expected)}".rstrip()
+
+
+def _each(items: Items) -> str:
+    """Return what a time is for."""
+    each = text.with_article(items.noun)
+    return f"{each} in each of {items.count:,} sequences" if items.is_one_each and items.count > 1 else each
+
+
+def _rate(items: Items, time_s: float, before: str = "") -> str:
+    """Return items per second."""
+    return f"{before}{text.figure_of_three(items.per_s(time_s))} {items.noun}s/s"
+
+
+def _gap(analysis: Analysis, target: TargetAnalysis, expected: Expected) -> str:
+    """Return the largest cause of the gap with its remedy; else the largest opportunity."""
+    gap_s = expected.time_s - target.bound_s
+    if expected.time_s <= _NEAR_RATIO * target.bound_s:
+        return "Nothing much is left to gain."
+    cause = max(expected.gap_s, key=lambda name: expected.gap_s[name])
+    share = min(expected.gap_s[cause] / gap_s, 1.0)
+    named = _BRIEF_CAUSES.get(cause, GAP_CAUSES.get(cause, cause)).format(count=f"{expected.kernel_count:,}")
+    remedy = remedy_of(target.opportunities, cause)
+    if remedy is None:
+        return f"{100 * share:.0f} % of the gap: {named}."
+    return f"{100 * share:.0f} % of the gap: {named}. {_try(items_of(analysis), remedy)}"
+
+
+def _try(items: Items, remedy: Opportunity) -> str:
+    after_s = items.item_s(remedy.after_s or 0.0)
+    return f"{remedy.title}: about {text.brief(after_s, 's')}."
+
+
+def verdict_sentence(verdict: LimitVerdict, where: str) -> str:
+    """Return the answer to `--within` in a sentence.
+
+    >>> from nearpeak.core.answers.time_limit import TimeLimit
+    >>> limit = TimeLimit(text="20 ms", noun="step", value_s=0.02, is_rate=False)
+    >>> verdict = LimitVerdict(limit=limit, allowed_s=0.02, expected_s=0.01, low_s=0.009, high_s=0.03, bound_s=0.005)
+    >>> verdict_sentence(verdict, "h100_sxm")
+    'Within 20 ms on h100_sxm: yes, 2× as fast as needed; the 90 % interval ends at 1.5× the time allowed, measure it.'
+    """
+    begin = f"Within {verdict.limit.text} on {where}: "
+    if verdict.bound_s > verdict.allowed_s:
+        return f"{begin}no, whatever the software: the limit of the device is {_factor(verdict.bound_s, verdict)}."
+    if verdict.answer == OPEN or verdict.expected_s is None or verdict.low_s is None or verdict.high_s is None:
+        return f"{begin}not known: nothing is predicted, and the device could at {_factor(verdict.bound_s, verdict)}."
+    if verdict.answer == YES:
+        doubt = f"; the 90 % interval ends at {_factor(verdict.high_s, verdict)}, measure it"
+        ratio = words.times(verdict.allowed_s / verdict.expected_s)
+        return f"{begin}yes, {ratio} as fast as needed{doubt if verdict.high_s > verdict.allowed_s else ''}."
+    hope = f"; the 90 % interval begins at {_factor(verdict.low_s, verdict)}, measure it"
+    return (
+        f"{begin}{NO}, expected {_factor(verdict.expected_s, verdict)}, the device's limit is "
+        f"{_factor(verdict.bound_s, verdict)}{hope if verdict.low_s <= verdict.allowed_s else ''}."
+    )
+
+
+def _factor(time_s: float, verdict: LimitVerdict) -> str:
+    return f"{words.times(time_s / verdict.allowed_s)} the time allowed"

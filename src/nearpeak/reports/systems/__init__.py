@@ -1,0 +1,1 @@
+"""Reports of plans: training jobs on a cluster, and services."""

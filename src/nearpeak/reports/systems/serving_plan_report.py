@@ -1,0 +1,173 @@
+"""Report of a planned service: verdict, latencies, where a step goes, and the other layouts."""
+
+import json
+from collections.abc import Iterator
+
+from nearpeak.core.systems.service import PlannedServing, ServingOption
+from nearpeak.reports.brief_text import brief, whole_percent
+from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
+from nearpeak.units import show
+
+_NAMES = {
+    "ttft": "time to first token", "tpot": "time per output token", "latency": "whole request", "queue": "in the queue",
+    "itl": "gap between tokens",
+}  # fmt: skip
+DEFINITIONS = (
+    "Time to first token counts from the arrival of the request; time per output token is (last token - first token) / "
+    "(tokens - 1) of a request; a gap between tokens is weighted by the sequences that see it. Requests that arrive "
+    "before the steady state, and after the last arrival, do not count."
+)
+_ADVICE = {
+    "product": "narrower weights (--weights int4; fp8 where the device has it) or a larger tensor-parallel degree",
+    "attention": "a narrower cache (--kv-cache fp8)",
+    "collective": "a smaller tensor-parallel degree with more replicas",
+    "pointwise": "an engine that fuses more", "host": "an engine that prepares steps while the device runs",
+}  # fmt: skip
+
+
+def to_json(planned: PlannedServing) -> str:
+    """Return the service as one JSON line."""
+    return json.dumps(planned.record(), allow_nan=False)
+
+
+def document_of(planned: PlannedServing) -> Document:
+    """Return the service as a document."""
+    blocks: list[Block] = [_latencies(planned), *_step(planned), *_options(planned)]
+    blocks.append(Details("Definitions, interval and provenance (--why)", tuple(_why(planned))))
+    return Document(
+        title=f"{planned.model} served by {planned.device_count} × {planned.target}",
+        subject=f"{planned.load}; engine {planned.engine}", lead=_verdict(planned), blocks=blocks,
+        kicker="Serving plan", figures=_figures(planned),
+    )  # fmt: skip
+
+
+def _layout(option: ServingOption) -> str:
+    return f"{option.replica_count} × ({option.layout.words})"
+
+
+def _verdict(planned: PlannedServing) -> str:
+    """Return the answer in one or two sentences."""
+    best = planned.best
+    if not best.rate_per_s:
+        reached = ", ".join(f"{name} {_tail(best, name)}" for name in planned.limits_s)
+        return f"No rate meets the limits: at best {reached} with {_layout(best)}; limited by {best.limiter}."
+    ends = f" ({best.low_per_s:.3g} to {best.high_per_s:.3g})" if best.low_per_s < best.high_per_s else ""
+    words = [f"{best.rate_per_s:.3g} requests/s{ends} by {_layout(best)}"]
+    tails = [
+        f"p{100 * planned.share:g} {_NAMES[name]} {_tail(best, name)}"
+        + (f" of {show(planned.limits_s[name], 's')}" if name in planned.limits_s else "")
+        for name in planned.limits_s or ("ttft", "tpot")
+    ]
+    words.append("at " + ", ".join(tails))
+    words.append(f"{best.output_tokens_per_s:,.0f} output tokens/s")
+    if best.usd_per_million_tokens is not None:
+        words.append(f"${best.usd_per_million_tokens:,.2f} per M output tokens")
+    missed = [
+        name for name, limit in planned.limits_s.items()
+        if name in best.latencies_s and best.latencies_s[name]["p99"] > limit * 1.02
+    ]  # fmt: skip
+    verdict = f" The limit of {' and '.join(_NAMES[name] for name in missed)} is missed." if missed else ""
+    return f"{'; '.join(words)}; limited by {best.limiter}.{verdict}"
+
+
+def _tail(option: ServingOption, name: str, kind: str = "p99") -> str:
+    """Return a latency in words; a dash where no request has it, as requests of one token have no time per token."""
+    values = option.latencies_s.get(name)
+    return brief(values[kind], "s") if values else "–"
+
+
+def _figures(planned: PlannedServing) -> list[tuple[str, str, str]]:
+    """Return the figures that a page shows large."""
+    best = planned.best
+    rows = [
+        ("requests per second", f"{best.rate_per_s:.3g}", f"{best.output_tokens_per_s:,.0f} output tokens/s"),
+        ("p99 to the first token", _tail(best, "ttft"), f"mean {_tail(best, 'ttft', 'mean')}"),
+        ("p99 per output token", _tail(best, "tpot"), f"mean {_tail(best, 'tpot', 'mean')}"),
+    ]
+    if best.usd_per_million_tokens is not None:
+        rows.append(("per M output tokens", f"${best.usd_per_million_tokens:,.2f}", "at the price given"))
+    return rows
+
+
+def _latencies(planned: PlannedServing) -> Table:
+    names = ("mean", "p50", "p90", "p99")
+    rows = []
+    for name, title in _NAMES.items():
+        values = planned.best.latencies_s.get(name)
+        if values:
+            limit = planned.limits_s.get(name)
+            rows.append((title, *(values[kind] for kind in names), "–" if limit is None else show(limit, "s")))
+    heads = ("latency", *(f"#{name}_s|{name}" for name in names), "#limit")
+    return Table(columns=columns(*heads), rows=rows, name="latencies", caption="Latencies at that rate")
+
+
+def _step(planned: PlannedServing) -> Iterator[Block]:
+    """Yield where a decode step goes, with what lowers its largest part."""
+    whole_s = sum(planned.parts_s.values())
+    rows = [(name, part_s, part_s / whole_s, part_s / whole_s)
+            for name, part_s in sorted(planned.parts_s.items(), key=lambda item: -item[1]) if part_s]  # fmt: skip
+    heads = columns("part", "#time_s|time", "#share_ratio|share", "share_bar|of the step")
+    yield Table(columns=heads, rows=rows, name="step", caption="Where a decode step goes")
+    if rows:
+        name, _, share, _ = rows[0]
+        yield Text(f"{name}: {whole_percent(share)} of the step; what lowers it: {_advice(name, planned.best)}")
+
+
+def _advice(name: str, option: ServingOption) -> str:
+    """Return what lowers a part of a step, without formats that the layout has already."""
+    if name == "product" and option.layout.weight_format not in ("bf16", "fp16"):
+        return "a larger tensor-parallel degree, or weights of fewer bits"
+    if name == "attention" and option.layout.kv_format.startswith("fp8"):
+        return "a larger tensor-parallel degree, or shorter contexts"
+    return _ADVICE[name]
+
+
+def _options(planned: PlannedServing) -> Iterator[Block]:
+    """Yield the layouts that were looked at, and those that cannot serve."""
+    if len(planned.options) > 1:
+        rows = []
+        for option in planned.options:
+            cost = option.usd_per_million_tokens
+            rate = Cell(value=option.rate_per_s, text=f"{option.rate_per_s:.3g}" if option.rate_per_s else "none")
+            price = Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}")
+            rows.append((_layout(option), rate, _tail(option, "ttft"), _tail(option, "tpot"), price, option.limiter))
+        heads = ("~layout", "#requests per s", "#p99 first", "#p99 token", "#usd|$ per M", "~>limited by")
+        yield Table(columns=columns(*heads), rows=rows, name="layouts", caption="Layouts, best first")
+    for words, reason in planned.refused.items():
+        yield Text(f"{words}: {reason}", "muted")
+
+
+def _why(planned: PlannedServing) -> Iterator[Block]:
+    """Yield what the verdict rests on."""
+    low, high = planned.step_low_ratio - 1, planned.step_high_ratio - 1
+    yield Text(DEFINITIONS)
+    yield Text(
+        f"90 % interval of a step's time: {100 * low:+.0f} to {100 * high:+.0f} %; rates follow it the other way. "
+        f"Seeds: {', '.join(map(str, planned.seeds))}. Cache of a replica: {planned.best.kv_token_count:,} tokens."
+    )
+
+
+def difference_of(planned: PlannedServing, before: str, name: str) -> Document:
+    """Return what changed against the JSON of another plan.
+
+    Raises:
+        SpecError: the text is no such JSON.
+    """
+    from nearpeak.errors import SpecError
+
+    try:
+        old = json.loads(before)["best"]
+        latencies, rate = old["latencies_s"], float(old["rate_per_s"])
+        rows = [("requests per second", f"{rate:.3g}", f"{planned.best.rate_per_s:.3g}")]
+        rows += [
+            (f"p99 {_NAMES[kind]}", brief(float(latencies[kind]["p99"]), "s"), _tail(planned.best, kind))
+            for kind in planned.best.latencies_s if kind in latencies
+        ]  # fmt: skip
+    except (ValueError, TypeError, KeyError):
+        raise SpecError(f"{name}: is no JSON of 'nearpeak plan serve --json'") from None
+    gain = planned.best.rate_per_s / rate - 1 if rate else 0.0
+    return Document(
+        title=f"{planned.model}: {_layout(planned.best)} against {name}",
+        lead=f"{100 * gain:+.1f} % requests per second.", kicker="Serving plan, compared",
+        blocks=[Table(columns=columns("figure", "#before", "#now"), rows=rows, name="difference")],
+    )  # fmt: skip

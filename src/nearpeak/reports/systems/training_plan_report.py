@@ -1,0 +1,298 @@
+"""Report of a training plan: verdict, where the step goes, memory, what to change, alternatives and timeline."""
+
+import json
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from nearpeak.core.systems.plan_answer import PlanEdit
+from nearpeak.core.systems.plan_words import plan_words
+from nearpeak.core.systems.rank_memory import RankMemory
+from nearpeak.core.systems.system_timeline import Span
+from nearpeak.core.systems.training_answer import StageTime
+from nearpeak.core.systems.training_job import PlannedTraining
+from nearpeak.errors import SpecError
+from nearpeak.reports.brief_text import brief, ends, whole_percent
+from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, Timeline, columns
+from nearpeak.units import show
+
+_COLOURS = {"forward": "dram", "backward": "matrix", "weight": "vector", "transfer": "link", "other": "other"}
+_ADVICE = {
+    "kernels below peak": "larger micro-batches or narrower formats raise the rate of products",
+    "host": "CUDA graphs or torch.compile take launches off the host",
+    "exposed tp": "a smaller tensor-parallel degree, or its collectives under the products beside them (tp_overlap)",
+    "exposed pp": "fewer stages, or boundaries split over the tensor-parallel ranks (sp)",
+    "exposed dp": "more micro-batches per step, or gradients reduced under the backward pass (dp_overlap)",
+    "exposed ep": "expert groups inside one node",
+    "exposed cp": "a smaller context-parallel degree",
+    "bubble": "more micro-batches per step, or a schedule with more chunks per rank",
+    "optimizer": "an optimizer sharded over the replicas (zero=1)",
+    "straggler": "equal hosts; the wait grows with the number of hosts",
+}
+"""What lowers a part, in words."""
+
+
+def to_json(planned: PlannedTraining) -> str:
+    """Return the plan as one JSON line, with what follows from its fields."""
+    return json.dumps(planned.record(), allow_nan=False)
+
+
+def document_of(planned: PlannedTraining) -> Document:
+    """Return the plan as a document; what the verdict rests on is folded."""
+    plan, time = planned.plan, planned.time
+    sequences = f"{plan.global_batch:,} sequence{'s' * (plan.global_batch > 1)} of {plan.sequence:,} tokens a step"
+    how = "found by search" if planned.search else "as given"
+    where = f"{planned.device_count} × {planned.target} ({planned.fabric})"
+    blocks: list[Block] = [_waterfall(planned)]
+    blocks += _changes(planned)
+    blocks += _frontier(planned)
+    blocks += _goodput(planned)
+    blocks.append(
+        Details("Memory by stage, stage times, ground and trust of each figure (--why)", tuple(_why(planned)))
+    )
+    if time.spans:
+        blocks.append(_timeline(time.spans))
+    return Document(
+        title=f"{planned.model}: one training step on {where}",
+        subject=f"{plan_words(plan) or 'one device'} ({how}), {plan.precision}, {sequences}, stack {time.stack}",
+        lead=_verdict(planned), blocks=blocks, kicker="Training plan",
+        figures=_figures(planned),
+    )  # fmt: skip
+
+
+def _verdict(planned: PlannedTraining) -> str:
+    """Return the answer in one or two sentences."""
+    time, full = planned.time, planned.fullest
+    step = f"{brief(time.step_s, 's')} a step ({ends(time.low_s, time.high_s, time.step_s, 's')})"
+    used = "" if time.mfu is None else f", {whole_percent(time.mfu)} of the products' peak"
+    cost = planned.usd_per_million_tokens
+    words = [f"{step}, {time.tokens_per_s_device:,.0f} tokens/s per device{used}; {_fit(full, planned.nearest_change)}"]
+    if cost is not None:
+        words.append(f"${cost:,.2f} per M tokens")
+    if planned.goodput is not None:
+        words.append(f"goodput {planned.goodput.goodput_ratio:.2f}")
+    if not full.fits and full.device_bytes is not None:
+        return "; ".join(words) + "."
+    largest = max((part for part in time.parts if part.name in _ADVICE), key=lambda part: part.time_s, default=None)
+    if largest is None or not largest.time_s:
+        return "; ".join(words) + "."
+    share = whole_percent(largest.time_s / time.step_s)
+    return "; ".join(words) + f". Largest loss: {largest.name}, {share} of the step: {_ADVICE[largest.name]}."
+
+
+def _words(edit: PlanEdit) -> str:
+    """Return a change in the words of --parallel where a field has another name there."""
+    text = edit.change.replace("False → True", "on").replace("True → False", "off")
+    for field, word in (("chunk_count", "chunks"), ("micro_batch", "micro"), ("sequence_parallel", "sp")):
+        text = text.replace(field, word)
+    return text
+
+
+def _fit(memory: RankMemory, nearest_change: str = "") -> str:
+    """Return whether the fullest rank fits, with its peak, and where it does not, the nearest plan that does."""
+    peak, place = show(float(f"{memory.used_bytes:.3g}"), "B"), f"stage {memory.stage}, {memory.place}"
+    if memory.device_bytes is None or memory.free_bytes is None:
+        return f"peak {peak} ({place})"
+    whole = show(float(f"{memory.device_bytes:.3g}"), "B")
+    if memory.fits:
+        return f"fits (peak {peak} of {whole}: {place})"
+    near = f"nearest plan that fits: {nearest_change}" if nearest_change else "no plan on these devices fits"
+    excess = show(float(f"{-memory.free_bytes:.3g}"), "B")
+    return f"does not fit: {excess} too much ({peak} of {whole}: {place}); {near}"
+
+
+def _figures(planned: PlannedTraining) -> list[tuple[str, str, str]]:
+    """Return the figures that a page shows large."""
+    time = planned.time
+    rows = [
+        ("step", brief(time.step_s, "s"), ends(time.low_s, time.high_s, time.step_s, "s")),
+        ("tokens/s per device", f"{time.tokens_per_s_device:,.0f}", f"{planned.tokens_per_s:,.0f} in all"),
+    ]
+    if time.mfu is not None:
+        rows.append(("of the products' peak", whole_percent(time.mfu), "without recomputation"))
+    rows.append(("peak memory", show(float(f"{planned.fullest.used_bytes:.3g}"), "B"), planned.fullest.place))
+    return rows
+
+
+def _waterfall(planned: PlannedTraining) -> Table:
+    """Return the parts of the step, which add up to it."""
+    step_s, total_s, rows = planned.time.step_s, 0.0, []
+    for part in planned.time.parts:
+        if abs(part.time_s) > 1e-9 * step_s:  # rounding of parts that are not there
+            total_s += part.time_s
+            rows.append((part.name, part.time_s, part.time_s / step_s, part.time_s / step_s, total_s, part.ground))
+    heads = columns(
+        "part", "#time_s|time", "#share_ratio|share", "share_bar|of the step", "+#total_s|adds up to", "~>rests on"
+    )
+    return Table(columns=heads, rows=rows, name="waterfall", caption="Where a step goes")
+
+
+def _changes(planned: PlannedTraining) -> Iterator[Block]:
+    """Yield the edits that help, and those that would but do not fit."""
+    fits = planned.fullest.fits
+    edits = [edit for edit in planned.edits if edit.gain_ratio is None or edit.gain_ratio > 0 or not fits]
+    if not planned.edits:
+        return
+    if not edits:
+        yield Text(f"None of {len(planned.edits)} single changes is faster and fits.")
+        return
+    rows = [(_words(edit), edit.step_s, _gain(edit), _room(edit.memory.free_bytes)) for edit in edits]
+    yield Table(columns=columns("~change", "#step_s|step", "#saved", "~memory"), rows=rows, name="changes",
+                caption="What to change")  # fmt: skip
+
+
+def _gain(edit: PlanEdit) -> Cell:
+    if edit.gain_ratio is None:
+        return Cell(value=None, text="–")
+    text = f"{100 * edit.gain_ratio:.1f} %"
+    if not edit.is_beyond_interval:
+        return Cell(value=edit.gain_ratio, text=f"{text}, within the error", kind="muted")
+    if edit.gain_ratio < 0:
+        return Cell(value=edit.gain_ratio, text=text, kind="muted")
+    return Cell(value=edit.gain_ratio, text=text, kind="strong good")
+
+
+def _room(free_bytes: int | None) -> str:
+    if free_bytes is None:
+        return "capacity not stated"
+    amount = show(float(f"{abs(free_bytes):.3g}"), "B")
+    return f"{amount} free" if free_bytes >= 0 else f"does not fit, {amount} too much"
+
+
+def _frontier(planned: PlannedTraining) -> Iterator[Block]:
+    """Yield the plans that no other beats, and what the search left out."""
+    search = planned.search
+    if search is None:
+        return
+    rows = []
+    for result in search.front:
+        cost = planned.cost_of(result.tokens_per_s)
+        rows.append((
+            plan_words(result.plan), Cell(value=result.tokens_per_s, text=f"{result.tokens_per_s:,.0f}"),
+            _room(result.free_bytes), Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}"),
+        ))  # fmt: skip
+    heads = ("~`plan|plan (--parallel)", "#tokens per s", "memory", "#usd|$ per M tokens")
+    yield Table(
+        columns=columns(*heads), rows=rows, name="frontier", caption="Plans that no other beats", brief_count=6,
+        rest="… and more with --json",
+    )  # fmt: skip
+    refused = ", ".join(f"{reason} {count:,}" for reason, count in search.refused.items())
+    yield Text(
+        f"{search.legal_count:,} legal plans, {search.fitting_count:,} fit, {search.executed_count:,} timed; bounds "
+        f"prove that no other is faster. {len(search.ties):,} lie within the error of the best. Refused: "
+        f"{refused or 'none'}.",
+        "muted",
+    )
+
+
+def _goodput(planned: PlannedTraining) -> Iterator[Block]:
+    """Yield the shares of a long run's time."""
+    if planned.goodput is None:
+        return
+    report = planned.goodput
+    rows = [(name, share.mean, share.low, share.high) for name, share in report.shares.items()]
+    yield Table(
+        columns=columns("use of the time", "#mean_ratio|mean", "#low_ratio|P10", "#high_ratio|P90"), rows=rows,
+        name="goodput", caption="Goodput of a long run",
+    )  # fmt: skip
+    yield Text(
+        f"A checkpoint every {_long(report.interval_s)} (best by Daly: {_long(report.daly_interval_s)}); one "
+        f"failure in {_long(report.failure_interval_s)}: {report.failure_source}; {report.run_count:,} simulated "
+        f"runs, seed {report.seed}",
+        "muted",
+    )
+
+
+def _long(time_s: float) -> str:
+    """Return a time in the unit that people use for it.
+
+    >>> _long(52_300), _long(2.28e7), _long(90)
+    ('14.5 h', '264 days', '90 s')
+    """
+    for unit, unit_s in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if time_s >= 2 * unit_s:
+            return f"{time_s / unit_s:.3g} {unit}"
+    return brief(time_s, "s")
+
+
+def _why(planned: PlannedTraining) -> Iterator[Block]:
+    """Yield what the verdict rests on."""
+    heads = ("stage", "~peak at", "#allocated_bytes|tensors", "#reserved_bytes|reserved", "~>parts")
+    rows = [
+        (memory.stage, memory.place, memory.allocated_bytes, memory.reserved_bytes, _parts_of(memory))
+        for memory in planned.memory
+    ]
+    yield Table(columns=columns(*heads), rows=rows, name="memory", caption="Memory of a rank of each stage at its peak")
+    names = [name for name in StageTime._fields if name != "stage"]
+    yield Table(
+        columns=columns("stage", *(f"#{name}|{name[:-2]}" for name in names)), name="stages",
+        caption="Time of one micro-batch on each stage", rows=[tuple(stage) for stage in planned.time.stages],
+    )  # fmt: skip
+    shares = ", ".join(f"{name} {whole_percent(share)}" for name, share in planned.time.trust.items())
+    yield Text(f"Share of the step by where its times come from: {shares}")
+    yield from (Text(note) for note in planned.time.notes)
+
+
+def _parts_of(memory: RankMemory) -> str:
+    """Return the kinds of memory at the peak, with what lies outside the framework's allocator."""
+    parts = [f"{name} {show(float(f'{size:.3g}'), 'B')}" for name, size in memory.parts.items() if size]
+    return ", ".join((*parts, f"outside {show(memory.context_bytes, 'B')}", _room(memory.free_bytes)))
+
+
+def _timeline(spans: Sequence[Span]) -> Timeline:
+    """Return ranks over time."""
+    lanes = sorted({(span.rank, span.lane) for span in spans})
+    places = {lane: place for place, lane in enumerate(lanes)}
+    slices = [
+        (places[span.rank, span.lane], round(span.start_s * 1e9), round(span.stop_s * 1e9), span.name, _kind(span.name))
+        for span in spans
+    ]
+    return Timeline(
+        rows=tuple(f"stage {rank}" + ("" if lane == "compute" else f" {lane}") for rank, lane in lanes), slices=slices,
+        window_ns=max(stop for _, _, stop, _, _ in slices), colours=_COLOURS,
+    )  # fmt: skip
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a pass, whose names are chunk, letter and micro-batch.
+
+    >>> _kind("0F3"), _kind("1B12"), _kind("0F3 from stage 0")
+    ('forward', 'backward', 'transfer')
+    """
+    if " " in name:
+        return "transfer"
+    return {"F": "forward", "B": "backward", "W": "weight"}.get(name.lstrip("0123456789")[:1], "other")
+
+
+def _signed(change_s: float) -> str:
+    return ("+" if change_s > 0 else "−" if change_s < 0 else "") + show(abs(change_s), "s")
+
+
+def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
+    """Return what changed against the JSON of another plan, part by part.
+
+    Raises:
+        SpecError: the text is no such JSON.
+    """
+    try:
+        record = json.loads(before)
+        parts = {row["name"]: float(row["time_s"]) for row in record["time"]["parts"]}
+        old_s = float(record["time"]["step_s"])
+    except (ValueError, TypeError, KeyError):
+        parts, old_s = {}, 0.0
+    if not 0 < old_s < inf:
+        raise SpecError(f"{name}: is no JSON of 'nearpeak plan train --json'")
+    time = planned.time
+    rows = []
+    for part in time.parts:
+        was = parts.get(part.name, 0.0)
+        if was or part.time_s:
+            rows.append((part.name, was, part.time_s, _signed(part.time_s - was), (part.time_s - was) / old_s))
+    rows.append(("step", old_s, time.step_s, _signed(time.step_s - old_s), (time.step_s - old_s) / old_s))
+    heads = columns("part", "#before_s|before", "#now_s|now", "#change", "#of_step_ratio|of the step before")
+    gain = old_s / time.step_s - 1
+    which = "faster" if gain > 0 else "slower"
+    verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {which} by {100 * abs(gain):.1f} %."
+    return Document(
+        title=f"{planned.model}: {plan_words(planned.plan)} against {name}", lead=verdict,
+        blocks=[Table(columns=heads, rows=rows, name="difference")], kicker="Training plan, compared",
+    )  # fmt: skip

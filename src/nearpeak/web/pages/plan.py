@@ -1,0 +1,74 @@
+"""Dashboard page: what one training step of a model takes on a cluster, whether it fits, and what to change."""
+
+from dataclasses import replace
+
+from nearpeak.core.systems.training_job import PlannedTraining
+from nearpeak.errors import NearpeakError
+from nearpeak.reports.document import Document, Table
+from nearpeak.web.page_view import View
+from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Query
+from nearpeak.web.site import Site
+
+USUAL = {
+    "model": "llama-3-8b", "on": "8xh100_sxm", "fabric": "", "parallel": "tp=2,zero=1,sp", "precision": "bf16",
+    "stack": "megatron-lm",
+}  # fmt: skip
+"""Values of the form before anything is asked."""
+MOST_DEVICES = 65_536
+"""Devices of a cluster that the page answers for."""
+
+
+def build(_: Site, query: Query) -> View:
+    """Return the form, and the answer where something was asked."""
+    asked = {name: query.text(name, value) for name, value in USUAL.items()}
+    numbers = {"sequence": query.number("sequence", 4096), "global_batch": query.number("global_batch")}
+    planned, error = None, ""
+    if query.text("model"):
+        try:
+            planned = _planned(asked, numbers)
+        except NearpeakError as problem:
+            error = str(problem)
+    document = _document(planned)
+    tables = tuple(_without_bars(block) for block in document.blocks if isinstance(block, Table)) if document else ()
+    return View(
+        title="Plan", template="plan", tables=tables,
+        context={"asked": asked, "numbers": numbers, "error": error, "document": document, "tables": tables},
+    )  # fmt: skip
+
+
+def _without_bars(table: Table) -> Table:
+    """Return a table without the columns that a report draws as bars, which tables of the dashboard do not."""
+    shown = [place for place, column in enumerate(table.columns) if column.unit != "bar"]
+    return replace(
+        table, columns=tuple(table.columns[place] for place in shown),
+        rows=[tuple(row[place] for place in shown) for row in table.rows],
+    )  # fmt: skip
+
+
+def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
+    """Return the answer to the form; a search takes too long for a page."""
+    from nearpeak.api.job_plan import FRAMEWORKS, plan_training
+    from nearpeak.core.systems.plan_words import training_plan_of
+    from nearpeak.errors import SpecError
+    from nearpeak.targets.clusters import cluster_of
+
+    if not asked["parallel"]:
+        raise SpecError("parallel: state a plan, e.g. tp=2,zero=1; 'nearpeak plan train' without --parallel searches")
+    cluster = cluster_of(asked["on"], asked["fabric"])
+    if cluster.device_count > MOST_DEVICES:
+        raise SpecError(f"on {asked['on']!r}: this page answers for at most {MOST_DEVICES:,} devices")
+    plan = training_plan_of(
+        asked["parallel"], cluster.device_count, sequence=numbers["sequence"], global_batch=numbers["global_batch"],
+        precision=asked["precision"], defaults={"framework": FRAMEWORKS.get(asked["stack"], "megatron-lm")},
+    )  # fmt: skip
+    return plan_training(asked["model"], cluster, plan, stack=asked["stack"])
+
+
+def _document(planned: PlannedTraining | None) -> Document | None:
+    from nearpeak.reports.systems.training_plan_report import document_of
+
+    return document_of(planned) if planned else None
+
+
+PAGE = Page(name="plan", path="/plan", build=build, title="Plan", rank=7, is_static=False, is_computed=True)
