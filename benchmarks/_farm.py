@@ -65,7 +65,7 @@ class Farm:
 
     def worker(self, number: int) -> "subprocess.Popen[bytes]":
         """Start the worker of a device."""
-        return self._start("join", f"tcp://{self.address}", "--device", f"fake-{number}")
+        return self._start("join", f"tls://{self.address}", "--device", f"fake-{number}")
 
     def restart_head(self) -> None:
         """Kill scheduler and dispatcher, and start them again."""
@@ -81,7 +81,7 @@ class Farm:
 
     def lend(self, slot_count: int) -> "subprocess.Popen[bytes]":
         """Start a worker with slots for small jobs, each with a process of its own."""
-        return self._start("join", f"tcp://{self.address}", "--slots", str(slot_count))
+        return self._start("join", f"tls://{self.address}", "--slots", str(slot_count))
 
     def submit(self, job_count: int, log: Path, seconds: float) -> None:
         """Put programs into the queue that say when they begin and end."""

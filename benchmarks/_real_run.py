@@ -32,9 +32,9 @@ class Witness(Recorder):
         super().__init__(*parts)
         self.seen: Seen = Counter()
 
-    def _call(self, plan: Any, args: Any, kwargs: dict[str, Any], outs: list[Any]) -> None:
+    def _call(self, plan: Any, args: Any, kwargs: dict[str, Any], outs: list[Any], *, guessed: bool) -> None:
         self.seen[self.phase, plan.name, f"{_shown(args)} {_shown(kwargs)} -> {_shown(outs)}"] += 1
-        super()._call(plan, args, kwargs, outs)
+        super()._call(plan, args, kwargs, outs, guessed=guessed)
 
 
 def fake_run(model: Small) -> Seen:
@@ -79,6 +79,7 @@ class _RealValues:
     """Stands for `Values` where every tensor has values."""
 
     building = False
+    size_guess_count = 0
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return what the call gives."""

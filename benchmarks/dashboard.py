@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from benchmarks._big_store import big_store
 from benchmarks._figures import Figure
@@ -58,13 +59,17 @@ def measure() -> Iterator[Figure]:
 
 
 @contextmanager
-def served(path: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a store in a process of its own; yields address and process."""
+def served(path: Path, *options: str, errors: IO[str] | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a store in a process of its own; yields address and process.
+
+    Args:
+        errors: file of what it logs; this process's own by default.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "nearpeak", "serve", "--store", str(path), "--port", str(port), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=dict(os.environ)) as process:
         try:
             address = f"http://127.0.0.1:{port}"
             for _ in range(600):

@@ -24,7 +24,7 @@ from nearpeak.store import open_store
 FIGURES = ("dashboard_fuzz", "dashboard_load", "dashboard_load_errors", "dashboard_crash")
 LOOKED_AT = ("/", "/series", "/series?as=charts", "/search?q=gemm", "/runs", "/api/v1/alerts?limit=20")
 """What readers look at, beside some series and alerts."""
-REQUESTS, READERS, WRITERS, LOAD_S, UPLOADS, SEED = 20_000, 50, 5, 60.0, 200, 0
+REQUESTS, READERS, WRITERS, LOAD_S, UPLOADS, SEED = 20_000, 50, 2, 60.0, 200, 0
 PIECES = (
     "", "0", "1", "-1", "9" * 30, "1e9", "gemm", "%00", "%ff", "<script>alert(1)</script>", "'\"><img src=x onerror=a>",
     "../../etc/passwd", "{{7*7}}", "; DROP TABLE run", "a" * 400, "\u202e", "open", "csv", "json", "history", "\x00",
@@ -61,7 +61,7 @@ def measure() -> Iterator[Figure]:
     yield Figure(name="dashboard_fuzz", value=faults, unit="faults", bar="= 0", passed=faults == 0, seed=SEED)
     spent_s, errors = loaded()
     slow_ms = 1e3 * statistics.quantiles(spent_s, n=100)[-1]
-    yield Figure(name="dashboard_load", value=slow_ms, unit="ms", bar="<= 1,000 ms", passed=slow_ms <= 1000, seed=SEED)
+    yield Figure(name="dashboard_load", value=slow_ms, unit="ms", bar="<= 300 ms", passed=slow_ms <= 300, seed=SEED)
     yield Figure(name="dashboard_load_errors", value=errors, unit="errors", bar="= 0", passed=errors == 0, seed=SEED)
     wrong = killed()
     yield Figure(
@@ -100,7 +100,7 @@ def fuzzed() -> int:
         )
         for number in range(REQUESTS):
             if number % 3:
-                answer = client.get(_place(draw))
+                answer = client.get(hostile_place(draw))
                 faults += _is_fault(answer.status_code, answer.text, answer.headers.get("content-type", ""))
             else:
                 held = draw.choice(("", read, token))
@@ -111,7 +111,8 @@ def fuzzed() -> int:
     return faults
 
 
-def _place(draw: random.Random) -> str:
+def hostile_place(draw: random.Random) -> str:
+    """Return the address of a page or of the interface, with hostile values in it."""
     piece = urllib.parse.quote(draw.choice(PIECES), safe="%" if draw.random() < 0.3 else "", errors="replace")
     path = draw.choice(PLACES).format(piece)
     query = "&".join(
@@ -133,10 +134,10 @@ def _write(client: object, draw: random.Random, token: str) -> object:
         headers |= (
             {"authorization": f"Bearer {token}"} if draw.random() < 0.7 else {"cookie": f"nearpeak_token={token}"}
         )
-    return client.post(path, content=_body(draw), headers=headers)  # type: ignore[attr-defined]
+    return client.post(path, content=broken_body(draw), headers=headers)  # type: ignore[attr-defined]
 
 
-def _body(draw: random.Random) -> bytes:
+def broken_body(draw: random.Random) -> bytes:
     """Return a body that is wrong somewhere: a run with a field replaced, cut short, or nothing like one."""
     kind = draw.randrange(5)
     if kind == 0:
@@ -157,7 +158,7 @@ def _body(draw: random.Random) -> bytes:
 
 
 def loaded() -> tuple[list[float], int]:
-    """Return the times of all requests of 50 readers and 5 writers in 60 s, and how many failed.
+    """Return the times of all requests of 50 readers and 2 writers in 60 s, and how many failed.
 
     Each reader looks at a page for one to three seconds before the next one, each writer sends a run every half second;
     they come within the first three seconds, not all at one instant.

@@ -26,6 +26,7 @@ SCALARS_OF_DECODE = (
     "decode_hidden_tail_ratio", "decode_start_clocks", "decode_row_clocks", "decode_step_clocks", "decode_lone_ratio",
     "combine_clocks", "split_clocks", "sequence_clocks", "decode_window_clocks", "decode_generic_ratio",
     "alone_clocks", "alone_key_clocks", "windowed_head_clocks", "decode_vast_ratio",
+    "latent_launch_ratio", "latent_start_ratio", "latent_step_ratio", "latent_row_ratio", "latent_l2_ratio",
 )  # fmt: skip
 _LATENT = {"dim": 576, "v_dim": 512, "kv_heads": 1}
 """DeepSeek-V3's latent attention in its absorbed form (arXiv:2405.04434, section 2.1): 512 latent, 64 rotary."""
@@ -58,9 +59,18 @@ READINGS = (
         axes=(*_HEADS, "isl as q", "isl as kv", '"window" as "left"'),
     ),
     Reading(
+        file="aic_encoder_attention", name="encoder_attention",
+        axes=("batch", "q_heads as heads", "q_heads as kv_heads", "head_dim as dim", "isl as q", "isl as kv"),
+        attributes={"causal": False},
+    ),
+    Reading(
         file="aic_mla", name="mla_context",
         axes=("batch", "q_heads as heads", "q_heads as kv_heads", "isl as q", "isl as kv"),
         fixed={"dim": 192, "v_dim": 128},
+    ),
+    Reading(
+        file="aic_mla", name="mla_decode", axes=("batch", "q_heads as heads", "1 as q", "kv_len as kv"),
+        fixed=_LATENT, attributes={"causal": True, "align": "lower_right", "latent": True},
     ),
     Reading(file="infersim_attention", name="mha_decode", axes=(*_HEADS, "1 as q", "kv_len as kv")),
     Reading(
@@ -70,7 +80,7 @@ READINGS = (
 )  # fmt: skip
 FORMATS = {
     "bfloat16_kvbfloat16": ("bf16", "bf16"), "bf16_kvbf16": ("bf16", "bf16"), "bfloat16_kvfp8": ("bf16", "fp8_e4m3"),
-    "fp8_kvfp8": ("fp8_e4m3", "fp8_e4m3"),
+    "fp8_kvfp8": ("fp8_e4m3", "fp8_e4m3"), "bfloat16": ("bf16", "bf16"),
 }  # fmt: skip
 """Formats of products and of the cache by the corpus' name of them."""
 _COLUMNS = ("source", "device", "dtype", "op")
