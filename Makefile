@@ -31,7 +31,9 @@ $(BIN)/python:
 
 # Two stamps: people who only look need no development tools.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[hf,onnx,web]'
+	@echo "installing nearpeak and what the demo needs into $(VENV) …"
+	@start=$$(date +%s) && $(BIN)/python -m pip install --quiet --editable '.[speed,hf,onnx,web]' \
+	  && echo "installed in $$(($$(date +%s) - start)) s"
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml constraints.txt | $(BIN)/python

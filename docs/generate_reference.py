@@ -17,8 +17,8 @@ from _coverage import coverage
 
 import nearpeak
 from nearpeak import errors
+from nearpeak.api.catalogue import plain, usage_of
 from nearpeak.cli import application
-from nearpeak.cli.shared.case_syntax import plain, usage_of
 from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.core.work.target import Target
 from nearpeak.ops import OPS

@@ -13,6 +13,7 @@ REGISTRIES = (
     "farm/kinds", "farm/executors", "store/importers", "store/migrations/versions", "measurement/runners",
     "measurement/telemetry/sources", "exchange/power_logs", "traces/formats", "traces/findings", "validation/checks",
     "judgement/opportunities", "bounds/simplify/rewrites", "frontends/huggingface/recipes", "reports/*",
+    "systems/training/schedules",
 )  # fmt: skip
 """Folders of one file per thing, where the name of the thing is the stem of its file."""
 FIELD_TERMS = {"embedding", "family", "finding", "lowering", "ranking", "rounding", "sampling", "timing"}

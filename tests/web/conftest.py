@@ -78,12 +78,13 @@ def hostile(tmp_path_factory):
 @contextmanager
 def served(place, **options):
     """Serve a store on a free port of this machine; yields the address."""
-    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra web)")
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra web)")
+    from nearpeak.web.http_connection import server_of
     from nearpeak.web.server import application
 
     with open_store(place) as store, socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(application(store, **options), log_level="warning", lifespan="off"))
+        server = server_of(application(store, **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         while not server.started:

@@ -174,6 +174,8 @@ def test_all_runs_of_a_body_are_written_or_none(store, client):
     (b"[" * 100_000, "application/json", 400), (b'{"runs":' + b"[" * 40 + b"]" * 40 + b"}", "application/json", 400),
     (b"a" * (MOST_BYTES + 1), "application/json", 413), (b"{}", "text/plain", 415),
     (b"\xff\xfe", "application/json", 400), (b'{"runs":[NaN]}', "application/json", 400),
+    (b"[" + b"[]," * 400_000 + b"1]", "application/json", 400),
+    (b'["' + b"\\" * 10**6 + b'"]', "application/json", 400),
     (b'{"runs":[]}', "application/json", 400), (b"1e999", "application/json", 400),
 ])  # fmt: skip
 def test_bodies_are_bounded_in_size_and_nesting(store, client, data, kind, status):

@@ -11,8 +11,8 @@ import pytest
 from house_rules import ROOT
 from typer.testing import CliRunner
 
+from nearpeak.api.case_words import case_of
 from nearpeak.cli import application
-from nearpeak.cli.shared.case_syntax import case_of
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.history.alert_triage import ACTIONS, act
 from nearpeak.history.commit_comparison import compared

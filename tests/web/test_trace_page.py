@@ -7,7 +7,7 @@ from benchmarks import _planted_traces as planted
 from benchmarks.planted_traces import reported
 
 from nearpeak.reports.document.html import to_html
-from nearpeak.reports.trace_report import document_of
+from nearpeak.reports.trace.steps_report import document_of
 
 
 @pytest.fixture(scope="module")

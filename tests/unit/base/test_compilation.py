@@ -7,10 +7,10 @@ import sys
 import pytest
 
 MODULE = """
-from nearpeak.base.compilation import compiled_as_written
+from nearpeak.base.compilation import ALWAYS_COMPILED, compiled
 
 
-@compiled_as_written
+@compiled(ALWAYS_COMPILED)
 def twice(x):
     return 2.0 * x
 
@@ -35,3 +35,34 @@ def test_what_is_compiled_is_kept_where_the_user_s_folder_can_be_written_and_nev
     assert (found.returncode, found.stdout) == (0, "42.0\n"), found.stderr
     assert [path.name for path in code.iterdir()] == ["doubling.py"]
     assert bool(list(cache.rglob("*.nbi"))) is can_be_written
+
+
+@pytest.mark.slow
+def test_damaged_machine_code_is_compiled_again(tmp_path):
+    (tmp_path / "doubling.py").write_text(MODULE)
+    cache = tmp_path / "cache"
+
+    def answer():
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "doubling.py")], capture_output=True, text=True, check=False,
+            env={**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        return done.stdout or done.stderr
+
+    assert answer() == "42.0\n"
+    (code,) = cache.rglob("*.nbc")
+    code.write_bytes(code.read_bytes()[:-9])
+    assert answer() == "42.0\n"
+    (index,) = cache.rglob("*.nbi")
+    index.write_bytes(b"garbage")
+    assert answer() == "42.0\n"
+
+
+def test_on_a_full_disk_nothing_is_kept_and_everything_works(tmp_path):
+    (tmp_path / "doubling.py").write_text(MODULE)
+    code = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); runpy.run_path(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "doubling.py")], capture_output=True, text=True, check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "42.0\n"), done.stderr

@@ -1,8 +1,23 @@
 """Folders of the user's own files: where the system has them, and where a variable says; files whole or not there."""
 
-import pytest
+import os
+import stat
+import tempfile
+from pathlib import Path
 
-from nearpeak.base.folders import cache_folder, data_folder, folder, whole_file
+import pytest
+from tests.other_user import OTHER, as_other_user
+
+from nearpeak.base.folders import (
+    cache_folder,
+    data_folder,
+    folder,
+    is_private,
+    keep_compiled_code,
+    take_name,
+    whole_file,
+    why_shared,
+)
 from nearpeak.errors import SpecError
 
 PLACES = (".local/share", "Library/Application Support", "")
@@ -27,6 +42,28 @@ def test_data_and_cache_follow_their_own_variables(monkeypatch):
 
 def test_without_a_home_in_the_variables_the_system_is_asked_for_it():
     assert folder("XDG_DATA_HOME", PLACES, "linux", {}).is_absolute()
+
+
+def test_a_user_without_a_home_has_no_folder_and_none_is_made_where_the_program_stands(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.path.expanduser", lambda text: text)  # as for a user that no database knows
+    place = folder("XDG_CACHE_HOME", PLACES, "linux", {})
+    assert place.is_absolute()
+    with pytest.raises(OSError, match="Not a directory"):
+        place.mkdir(parents=True)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_name_that_is_taken_is_never_replaced(tmp_path, monkeypatch, has_links):
+    if not has_links:
+        monkeypatch.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "as vfat answers")))
+    part, path = tmp_path / "part", tmp_path / "a"
+    part.write_text("first")
+    take_name(part, path)
+    part.write_text("second")
+    with pytest.raises(FileExistsError):
+        take_name(part, path)
+    assert (path.read_text(), part.read_text()) == ("first", "second")
 
 
 class IOException(Exception):  # noqa: N818  # DuckDB's own name of it
@@ -59,3 +96,43 @@ def test_behind_a_link_what_it_names_is_replaced_and_other_errors_pass(tmp_path)
     assert (link.is_symlink(), path.read_text()) == (True, "whole")
     with pytest.raises(ZeroDivisionError), whole_file(path):
         raise ZeroDivisionError
+
+
+def test_a_file_that_is_written_again_keeps_its_mode(tmp_path):
+    path = tmp_path / "mine"
+    path.touch(mode=0o600)
+    with whole_file(path) as part:
+        part.write_text("new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
+
+
+def test_a_folder_of_cached_code_is_its_users_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        assert is_private(tmp_path / "a" / "cache")
+    finally:
+        os.umask(before)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    assert why_shared(tmp_path / "open") == "other users may write to it; chmod go-w"
+    assert is_private(tmp_path / "open"), "of the user's own it takes away what others may"
+    for name in ("a/cache", "open"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+
+
+def test_a_folder_that_another_user_made_first_is_not_trusted(tmp_path, monkeypatch):
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent == Path(tempfile.gettempdir()):
+            break
+        parent.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    as_other_user(lambda: os.mkdir(cache_folder()))
+    assert cache_folder().stat().st_uid == OTHER
+    assert why_shared(cache_folder()) == "belongs to another user"
+    assert not is_private(cache_folder())
+    keep_compiled_code()
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    keep_compiled_code()
+    assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(tmp_path / "mine" / "nearpeak" / "inductor")

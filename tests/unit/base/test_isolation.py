@@ -6,7 +6,11 @@ import subprocess
 import sys
 import types
 
+import psutil
+import pytest
+
 from nearpeak.base.isolation import call_isolated, fork_server
+from nearpeak.base.isolation.message_frame import NONCE_BYTES, Answer, write_answer
 
 
 def test_a_server_that_ends_takes_no_other_one_with_it():
@@ -55,3 +59,70 @@ def test_a_forked_process_makes_the_threads_of_pytorch_anew_before_anything_asks
     monkeypatch.delitem(sys.modules, "torch")
     fork_server.renew_threads()
     assert asked == [3]
+
+
+def test_a_child_holds_no_file_but_its_own_pipes(tmp_path, monkeypatch):
+    (tmp_path / "holding.py").write_text(
+        "import os\ndef files():\n    return sorted(map(int, os.listdir('/proc/self/fd')))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    numbers = call_isolated("holding:files", {}, timeout_s=60, memory_bytes=None).value
+    assert numbers[:4] == [0, 1, 2, 3]
+    assert len(numbers) == 5  # and the folder that is listed
+
+
+@pytest.mark.parametrize("write", ["b'x' * 100", "bytes(16) + b'\\0' * 7 + b'\\4' + b'null'", "bytes(24)"])
+def test_what_does_not_begin_with_the_number_of_the_call_is_no_answer(write, tmp_path, monkeypatch):
+    (tmp_path / "forging.py").write_text(f"import os\ndef forge():\n    os.write(3, {write})\n    os._exit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ending = call_isolated("forging:forge", {}, timeout_s=60, memory_bytes=None)
+    assert (ending.verdict, ending.value[0]) == ("raised", "AnswerError")
+
+
+def test_an_answer_of_an_unknown_kind_or_shape_is_an_error():
+    nonce = b"n" * NONCE_BYTES
+    for verdict, text in (("memory", "1"), ("error", '"text"'), ("error", "[1, 2]"), ("result", "[" * 50_000)):
+        answer, ends = Answer(nonce, 1 << 20), os.pipe()
+        write_answer(ends[1], nonce, verdict, text)
+        os.close(ends[1])
+        with open(ends[0], "rb") as pipe:
+            answer.add(pipe.read())
+        assert answer.is_whole
+        assert answer.value()[0] == "raised"
+
+
+def test_an_answer_over_its_limit_is_refused_before_it_has_come():
+    answer = Answer(b"n" * NONCE_BYTES, 100)
+    answer.add(b"n" * NONCE_BYTES + (1 << 40).to_bytes(8))
+    assert "longer than 100 bytes" in answer.fault
+
+
+def test_what_a_child_starts_ends_with_it_whatever_its_session_and_environment(tmp_path, monkeypatch):
+    (tmp_path / "leaving.py").write_text(
+        "import os\ndef leave():\n    ends = os.pipe()\n    if os.fork() == 0:\n        os.setsid()\n"
+        "        child = os.fork()\n        if child:\n            os.write(ends[1], str(child).encode())\n"
+        "            os._exit(0)\n        os.execve('/bin/sleep', ['sleep', '600'], {})\n"
+        "    return int(os.read(ends[0], 20))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ending = call_isolated("leaving:leave", {}, timeout_s=60, memory_bytes=None)
+    assert ending.verdict == "result"
+    assert not psutil.pid_exists(ending.value)
+
+
+def test_a_child_that_stops_its_server_is_ended_at_its_deadline(tmp_path, monkeypatch):
+    (tmp_path / "stopping.py").write_text(
+        "import os, signal\ndef stop():\n    os.kill(os.getppid(), signal.SIGSTOP)\n    while True: pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert call_isolated("stopping:stop", {}, timeout_s=0.5, memory_bytes=None).verdict == "timeout"
+    assert call_isolated("os:getpid", {}, timeout_s=60, memory_bytes=None).verdict == "result"
+
+
+def test_memory_counts_for_all_processes_of_a_child_together(tmp_path, monkeypatch):
+    (tmp_path / "growing.py").write_text(
+        "import os, time\ndef grow():\n    for _ in range(3):\n        if os.fork() == 0:\n"
+        "            held = bytearray(b'x') * (60 << 20)\n            time.sleep(60)\n    time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert call_isolated("growing:grow", {}, timeout_s=30, memory_bytes=100 << 20).verdict == "memory"

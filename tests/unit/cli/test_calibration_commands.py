@@ -342,3 +342,21 @@ def test_the_rows_that_fit_worst_are_named_within_eighty_columns(tmp_path, capsy
     _, _, worst = said.partition("rows that fit worst")
     assert worst.splitlines()[1].startswith("    row 5: measured ")
     assert worst.count("    row ") == 3
+
+
+def test_host_times_of_a_stack_are_fitted_to_measured_steps(capsys, tmp_path):
+    table, own = tmp_path / "steps.csv", tmp_path / "mine.toml"
+    table.write_text("model,micro_batch,global_batch,sequence,step_ms\ngpt2,1,4,512,150\n", encoding="utf-8")
+    words = ["calibrate", "stack", "--data", str(table), "-t", "h100_sxm", "--stack", "pytorch-eager", "--json"]
+    found = json.loads(run(capsys, *words, "--out", str(own)))
+    assert found["after_ratio"] < 0.02 < found["before_ratio"]
+    assert not found["fits_micro_batch"]
+    again = json.loads(run(capsys, *words[:-2], str(own), "--json"))
+    assert again["before_ratio"] == pytest.approx(found["after_ratio"], abs=1e-6)
+
+
+def test_a_table_without_plans_fits_no_stack(tmp_path):
+    table = tmp_path / "steps.csv"
+    table.write_text("model,tp\ngpt2,1\n", encoding="utf-8")
+    with pytest.raises(SpecError, match="column `model` and one of step_s or step_ms"):
+        application()(["calibrate", "stack", "--data", str(table), "-t", "h100_sxm"], standalone_mode=False)

@@ -126,6 +126,7 @@ def test_a_budget_refuses_with_the_number_and_exit_code_1(call):
         (("up", "--slots", "1", "--slurm", "partition"), "is not NAME=VALUE"),
         (("join", "127.0.0.1:1"), "lends nothing"),
         (("join", "nowhere", "--slots", "1"), "is no HOST:PORT"),
+        (("join", "tcp://127.0.0.1:1", "--slots", "1"), "without encryption, and whoever reaches it can run code"),
         (("submit", "meassure", *GEMM), "did you mean measure"),
         (("submit", "predict", *GEMM), "--target is missing"),
         (("submit", "launches", *GEMM), "takes no words"),

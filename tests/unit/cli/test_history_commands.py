@@ -84,8 +84,8 @@ def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, mo
     on_terminal(monkeypatch)
     text, _ = run(capsys, "regressions", "--store", place)
     assert without_numbers(text)[:6] == [
-        "▲ a4ea042754 One pass over rows in softmax",
-        "  2 series worse since 103bf89e8b",
+        "▲ a4ea042754 only on AMD Instinct MI300X: One pass over rows in softmax",
+        "  2 series worse since 103bf89e8b, 17 commits ago",
         "  device: only on AMD Instinct MI300X",
         "  commit: One pass over rows in softmax",
         "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +12.2 %",

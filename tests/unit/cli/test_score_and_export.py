@@ -51,7 +51,7 @@ def test_traces_are_scored_where_a_score_means_something(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [(("score", FILE, "-t", "h100_sxm"), "gives axes none; scaled_rows has the variable axes m"),
-     (("score", "no.json", "-t", "h100_sxm"), "no.json: cannot be read"),
+     (("score", "no.json", "-t", "h100_sxm"), "no.json: not found"),
      (("score", FILE, "--traces", LINES, "-t", "h100_sxm"), "holds no trace of definition 'scaled_rows'"),
      (("export", "gemm", "m=4", "n=4", "k=4", "dtype=bf16", "--to", "x", "--flavour", "mine"), "'mine' is not one of"),
      (("capture", FILE, "--axis", "m=many"), "is not NAME=EXTENT"),

@@ -1,6 +1,7 @@
 """`nearpeak store`: each subcommand does its work, errors are one line with the documented exit code."""
 
 import json
+import subprocess
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from nearpeak.api.measured_analysis import measure
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import case
+from nearpeak.store import open_store
 from nearpeak.store.table_schema import HEAD
 
 ON = ("--device", "made up")
@@ -51,6 +53,34 @@ def test_fields_that_are_not_kept_are_counted_and_listed_on_request(call, tmp_pa
     assert call("import", "p.json", *ON, "--store", "b.db", "--details")[2] == "p.json: not kept:\n  [].pid\n  [].ts\n"
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_that_names_its_commit_goes_where_that_stands_in_the_repository(call, tmp_path, version):
+    def git(*words):
+        made = ["git", "-C", str(tmp_path / "r"), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(made, check=True, capture_output=True, text=True).stdout.strip()
+
+    (tmp_path / "r").mkdir()
+    git("init", "-q")
+    shas = []
+    for subject in ("one", "two", "three"):
+        git("commit", "-q", "--allow-empty", "-m", subject)
+        shas.append(git("rev-parse", "HEAD"))
+    results = {"time_a": 0.5} if version == 1 else {"time_a": [[0.5], [], "abc"]}
+    columns = {"result_columns": ["result", "params", "version"]} if version == 2 else {}
+    for name, sha in (("old.json", shas[1]), ("absent.json", "f" * 40)):
+        record = {"commit_hash": sha, "env_name": "e", "params": {"machine": "m"}, "results": results, **columns}
+        (tmp_path / name).write_text(json.dumps(record | {"version": version}))
+    code, _, words = call("import", "old.json", *ON, "--store", "a.db", "--repository", "r")
+    assert code == 0, words
+    with open_store("a.db") as opened:
+        (run,) = opened.runs()
+    assert (run.revision.sha, run.revision.position, run.revision.subject) == (shas[1], 1, "two")
+    code, _, words = call("import", "absent.json", *ON, "--store", "a.db", "--repository", "r")
+    assert (code, "is not in the repository" in words) == (2, True)
+    code, _, words = call("import", "old.json", *ON, "--store", "b.db", "--repository", "r", "--commit", "HEAD")
+    assert (code, "give one" in words) == (2, True)
+
+
 def test_where_one_file_is_refused_nothing_of_any_is_written(call, tmp_path):
     (tmp_path / "cut.json").write_text('{"context": {}, "benchmarks": [')
     code, _, words = call("import", "results.jsonl", "cut.json", *ON, "--store", "a.db")
@@ -86,7 +116,7 @@ def test_copies_checks_merges_exports_and_retention(call, tmp_path):
     ("words", "code", "said"),
     [
         (("info", "--store", "none.db"), 2, "there is no store"),
-        (("import", "nothing.jsonl", "--store", "a.db"), 2, "cannot be read"),
+        (("import", "nothing.jsonl", "--store", "a.db"), 2, "not found"),
         (("import", "results.jsonl", "--store", "a.db", "--commit", "abc"), 2, "needs --repository"),
         (("import", "results.jsonl", "--store", "a.db", "--repository", "."), 2, "git rev-parse"),
         (("import", "results.jsonl", "--store", "a.db", "--component", "torch"), 2, "is not NAME=VERSION"),
@@ -114,3 +144,14 @@ def test_a_damaged_store_makes_check_fail_with_code_one(call, tmp_path):
     path.write_bytes(data)
     code, text, _ = call("check", "--store", "a.db")
     assert (code, "checksum differs" in text) == (1, True)
+
+
+def test_runs_leave_as_text_of_other_tools_out_of_a_store_or_a_result_file(call, tmp_path):
+    call("import", "results.jsonl", *ON, "--store", "a.db")
+    assert call("export", "a.json", "--store", "a.db", "--format", "bencher")[0] == 0
+    assert call("export", "b.json", "--results", "results.jsonl", "--format", "bencher", "--device", "made up")[0] == 0
+    assert json.loads((tmp_path / "a.json").read_text()) == json.loads((tmp_path / "b.json").read_text()) != {}
+    assert call("export", "a.txt", "--store", "a.db", "--run", "1", "--format", "openmetrics")[0] == 0
+    assert call("export", "c.txt", "--store", "a.db", "--run", "9", "--format", "openmetrics")[0] == 2
+    assert "add --format bencher or openmetrics" in call("export", "c", "--store", "a.db", "--run", "1")[2]
+    assert "exists; name a new file" in call("export", "a.txt", "--store", "a.db", "--format", "bencher")[2]

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from tests.samples import SAMPLES, needs_samples
+from tests.unit.exchange.power_log_texts import MADE
 
 from nearpeak.core.runs.energy import energies_of, energy_of
 from nearpeak.core.runs.telemetry import Series
@@ -15,27 +16,6 @@ from nearpeak.exchange.telemetry_lines import telemetry_record
 from nearpeak.reports.telemetry_report import to_terminal
 
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
-MADE = {
-    "spl": "Time,02-23-2022 06:12:03.732,Watts,3.8,Volts,121.39,Amps,0.08,PF,0.37,Mark,a\n"
-    "Time,02-23-2022 06:12:04.750,Watts,4.7,Volts,121.4,Amps,0.1,PF,0.37,Mark,a,Ch1,Watts,2.0,Volts,1,Amps,1,PF,1\n"
-    "Time,02-23-2022 06:12:05.751,Watts,5.2,Volts,121.41,Amps,0.1,PF,0.37,Mark,b\n",
-    "tegrastats": "11-05-2024 10:00:00 RAM 519/7607MB (lfb 4x4MB) SWAP 0/3803MB (cached 0MB) CPU [10%@729,off,30%@1510]"
-    " EMC_FREQ 1%@3199 GR3D_FREQ 50%@[1018] APE 200 cpu@44.5C gpu@-256C VDD_IN 5971mW/5971mW NEW_RAIL 7mW/7mW\n"
-    "11-05-2024 10:00:02 RAM 520/7607MB CPU [0%@729,off,0%@729] GR3D_FREQ 0% cpu@45C VDD_IN 6011mW/5991mW\n",
-    "table": "t_ms,power_in_mw,gpu_freq_mhz,note\n0,5971,1018,0\n100,6011,1018,0\n200,6011,1010,0\n",
-    "zeus": "start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy\n1.5,w300,2.0,600.0,500.0\n20,w275,4,800,7\n",
-    "zeus_trace": "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power\nc,n,8,a,9,20,90.5\n",
-    "jetson_summary": "tag,measure_seconds_actual,avg_power_w,energy_total_j\nrun,120.0,12.0,1440.0\n",
-    "nvidia_smi": "timestamp, index, power.draw [W], clocks.sm [MHz], temperature.gpu\n"
-    "2024/05/01 12:00:00.100, 0, 71.50 W, 1980 MHz, 33\n2024/05/01 12:00:00.100, 1, [N/A], 345 MHz, 31\n"
-    "2024/05/01 12:00:00.600, 0, 91.50 W, 1980 MHz, 34\n2024/05/01 12:00:00.600, 1, 70.0 W, 345 MHz, 31\n",
-    "recording": '{"kind": "telemetry", "schema": 1, "begin_ns": 0, "end_ns": 2000000000, "wall_ns": 0, '
-    '"rate_hz": 1.0, "tick_count": 3, "late_count": 0, "missed_count": 0, "latest_s": 0.0, "cpu_s": 0.0, "note": "", '
-    '"spans": [], '
-    '"unavailable": [], "streams": [{"source": "recording", "channels": [{"name": "gpu.power", "unit": "W", '
-    '"kind": "instantaneous", "meaning": "power now", "domain": "gpu"}], "before_ns": [0, 1000000000, 2000000000], '
-    '"after_ns": [0, 1000000000, 2000000000], "values": [[100.0, 120.0, 140.0]]}]}',
-}
 
 
 def made(folder, name, text=None):
@@ -239,5 +219,53 @@ def test_mutated_logs_give_telemetry_or_one_clear_line_and_nothing_else(tmp_path
 
 @pytest.mark.parametrize("text", ["", "hello\n", "a,b,c\n1,2,3\n"])
 def test_what_is_no_power_log_is_refused_with_the_known_formats(tmp_path, text):
-    with pytest.raises(SpecError, match="no known power-log format; there are jetson_summary"):
+    with pytest.raises(SpecError, match="no known power-log format; there are dcgmi_dmon"):
         read_log(made(tmp_path, "x", text))
+
+
+def test_dmon_reads_all_gpus_under_headers_that_come_again(tmp_path):
+    found = read_log(made(tmp_path, "nvidia_dmon"))
+    values = {series.channel.name: series.values for series in found.series()}
+    assert values["gpu0.power"] == (100.0, 120.0)
+    assert values["gpu0.load"] == (0.55, 0.55)
+    assert values["gpu1.clock"] == (1.201e9, 1.201e9)
+    assert "gpu0.memory_temperature" not in values
+    assert found.window_s == 2.0
+    assert energies_of(found)[0].energy_j == pytest.approx(220.0)
+
+
+def test_units_of_dcgmi_are_those_below_the_names_or_of_the_field(tmp_path):
+    values = {series.channel.name: series.values for series in read_log(made(tmp_path, "dcgmi_dmon")).series()}
+    assert values["gpu0.power"] == (100.0,)
+    assert values["gpu1.load"] == (0.6,)
+    assert values["gpu1.smact"] == (0.5,)
+    assert "gpu1.power" not in values
+
+
+@pytest.mark.parametrize("name", ["dcgmi_dmon", "rocm_smi", "nvidia_dmon"])
+def test_readings_without_times_need_an_interval_where_there_are_several(tmp_path, name):
+    text = (
+        MADE[name]
+        .replace("#Date       Time", "#")
+        .replace("#YYYYMMDD   HH:MM:SS", "#")
+        .replace(" 20260301   10:00:0", " ")
+    )
+    text = "\n".join(line.removeprefix(" 0   ").removeprefix(" 2   ") for line in text.split("\n"))
+    twice = text + text
+    with pytest.raises(SpecError, match="have no time; give the interval"):
+        read_log(made(tmp_path, name, twice))
+    assert read_log(made(tmp_path, name, twice), 0.5).window_s >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [("dcgmi_dmon", "GPU 1     N/A", "GPU 1     N/A 7", ":4: 5 cells, the header has 4"),
+     ("dcgmi_dmon", "100.000", "many", "POWER is 'many'"), ("dcgmi_dmon", "GPU 0", "Error", ":3: 'Error"),
+     ("nvidia_dmon", "20260301   10:00:00      0", "20260301   10:00:00", ":3: 8 cells"),
+     ("nvidia_dmon", "20260301   10:00:00      0", "yesterday   10:00:00      0", "wanted yearmonthday"),
+     ("rocm_smi", "card0,100.0", "card0", ":2: 3 cells"), ("rocm_smi", "100.0", "x", "is 'x'; it must be a number")],
+)  # fmt: skip
+def test_a_wrong_cell_of_a_vendor_tool_is_named_with_its_line(tmp_path, name, old, new, words):
+    with pytest.raises(SpecError) as error:
+        read_log(made(tmp_path, name, MADE[name].replace(old, new, 1)))
+    assert words in str(error.value)

@@ -22,7 +22,8 @@ from nearpeak.farm.leases import BUSY, Lease
 from nearpeak.farm.process_watchdog import Watched
 from nearpeak.ops import case
 from nearpeak.store import open_store
-from nearpeak.store.sql_dialect import PAGE_BYTES, now_ns
+from nearpeak.store.sql_dialect import now_ns
+from nearpeak.store.sqlite_connection import PAGE_BYTES
 
 GEMM = case("gemm", m=32, n=32, k=32, dtype="fp32").record()
 HOUR_NS = 3600 * job_queue.NS
@@ -192,7 +193,9 @@ def test_a_holder_that_hangs_lets_its_lease_go_and_the_batch_runs_elsewhere(farm
         assert run(farm, [max(names)], batch) == "published"
         hangs.set()
         assert hung.result(timeout=30) == "lost"
-    assert (states(farm), len(results(farm)), attempts(farm)[1:]) == (["done"], 1, ["accepted"])
+    # Whether the holder counts as gone or as late depends on which of two threads saw the end of the lease first.
+    assert (states(farm), len(results(farm))) == (["done"], 1)
+    assert attempts(farm) in (["lost", "accepted"], ["rejected", "accepted"])
 
 
 def test_what_the_history_does_not_take_is_a_failure_once_with_the_reason(farm, names, monkeypatch):

@@ -44,8 +44,10 @@ def _dask(farm, mine, tmp_path, monkeypatch):
     from nearpeak.farm import dask_hosts as hosts
     from nearpeak.farm.executors.dask import Dask, join_as
 
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     join_as(farm.name)
-    with hosts.scheduler("127.0.0.1:0", None) as scheduler, hosts.workers(scheduler.address, None, mine):
+    safe = hosts.security_of(None, "127.0.0.1:0")
+    with hosts.scheduler("127.0.0.1:0", safe) as scheduler, hosts.workers(scheduler.address, safe, mine):
         made = Dask(scheduler.address)
         until(lambda: len(made.devices()) == 2)
         yield made
@@ -139,6 +141,16 @@ def test_the_folder_of_jobs_is_nobody_elses(farm, names, tmp_path, monkeypatch):
     made = next(_submitit(farm, [Device(name=names[0])], tmp_path, monkeypatch))
     assert stat.S_IMODE((tmp_path / "jobs").stat().st_mode) == 0o700
     assert made.devices()
+
+
+def test_a_folder_of_jobs_that_others_may_write_to_is_refused(farm, names, tmp_path):
+    pytest.importorskip("submitit", reason="submitit is not installed (extra farm)")
+    from nearpeak.farm.executors.slurm import Slurm
+
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs").chmod(0o777)
+    with pytest.raises(SpecError, match="jobs: other users may write to it"):
+        Slurm(farm.name, [Device(name=names[0])], tmp_path / "jobs", cluster="local")
 
 
 def test_without_slurm_the_engine_says_so(farm, tmp_path, monkeypatch):

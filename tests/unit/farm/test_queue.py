@@ -16,7 +16,8 @@ from nearpeak.farm import batch_priority, job_queue, leases
 from nearpeak.farm.comparison_rounds import check_effect, note_noise, rounds, rounds_needed
 from nearpeak.farm.device_registry import DeviceState, devices, set_noise
 from nearpeak.farm.dispatcher import serves
-from nearpeak.farm.farm_status import job, overview
+from nearpeak.farm.farm_status import job, jobs, overview
+from nearpeak.farm.job_results import results, row_of
 from nearpeak.farm.jobs import BatchRequest, Device, Outcome, WaitingBatch
 from nearpeak.farm.kinds import KINDS
 from nearpeak.ops import case
@@ -221,7 +222,9 @@ def test_a_batch_that_ends_its_holders_is_given_up(farm, names, monkeypatch):
     monkeypatch.setattr(job_queue, "LOST_COUNT", 2)
     (number,) = queued(farm, program("1"))
     for _ in range(2):
-        lease = leases.take(farm, names[:1], number, ttl_s=0.0)
+        leases.take(farm, names[:1], number, ttl_s=0.0)
         assert job_queue.reclaim(farm) == 1
-        assert not leases.publish(farm, lease, [DONE])
     assert states(farm) == ["failed"]
+    (entry,) = results(farm)
+    assert entry["result"] == {"outcome": "failed", "message": "failed: 2 holders were lost while they ran it"}
+    assert row_of(entry)["message"] == jobs(farm, state="failed")[0]["note"] == entry["result"]["message"]

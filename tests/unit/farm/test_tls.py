@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.farm.certificates import files_in, make
+from nearpeak.farm.certificates import files_in, make, own_folder
 
 hosts = pytest.importorskip("nearpeak.farm.dask_hosts")
 pytest.importorskip("distributed", reason="Dask is not installed (extra farm)")
@@ -52,10 +52,12 @@ def test_a_certificate_of_the_authority_is_let_in(farm, monkeypatch):
 
 
 def test_a_plain_client_is_refused(farm, monkeypatch):
-    address = farm[0]
-    assert not connects(address.replace("tls://", "tcp://"), None, monkeypatch)
-    with pytest.raises(SpecError, match="wants a certificate"):
-        connects(address, None, monkeypatch)
+    import distributed
+
+    with pytest.raises(OSError, match=r"Timed out|Unexpected|closed|reset"):
+        distributed.Client(farm[0].replace("tls://", "tcp://"), timeout=3, set_as_default=False)
+    with pytest.raises(SpecError, match="is without encryption"):
+        connects(farm[0].replace("tls://", "tcp://"), None, monkeypatch)
 
 
 def test_a_certificate_of_another_authority_is_refused(farm, monkeypatch):
@@ -70,10 +72,34 @@ def test_an_expired_certificate_is_refused(farm, monkeypatch):
     assert not connects(farm[0], expired, monkeypatch)
 
 
-def test_without_certificates_nothing_listens_but_on_loopback():
+def test_without_certificates_nothing_listens_but_on_loopback(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with pytest.raises(SpecError, match="whoever reaches it can run code"):
         hosts.security_of(None, "10.0.0.1:8786")
-    assert hosts.security_of(None, "127.0.0.1:8786") is None
+    assert hosts.security_of(None, "127.0.0.1:8786").require_encryption
+
+
+def test_on_loopback_the_users_own_certificate_is_made_once_and_signs_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = own_folder()
+    files = {path.name: (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) for path in folder.iterdir()}
+    assert sorted(files) == ["ca.pem", "localhost-key.pem", "localhost.pem"]
+    assert files["localhost-key.pem"][1] == 0o600
+    assert own_folder() == folder
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        name: text for name, (text, _) in files.items()
+    }
+
+
+def test_certificates_that_others_could_replace_are_refused(tmp_path):
+    made = make(tmp_path / "tls", ["a"])
+    for path, mode in ((tmp_path / "tls", 0o777), (made[0], 0o666), (made[2], 0o660)):
+        before = stat.S_IMODE(path.stat().st_mode)
+        path.chmod(mode)
+        with pytest.raises(SpecError, match="other users may write to it; chmod go-w"):
+            files_in(tmp_path / "tls")
+        path.chmod(before)
+    assert files_in(tmp_path / "tls")
 
 
 def test_keys_are_for_their_owner_alone_and_nothing_is_made_twice(tmp_path):
@@ -102,10 +128,8 @@ def test_a_folder_that_does_not_say_who_this_host_is_is_refused(tmp_path):
         files_in(tmp_path / "tls")
 
 
-def test_a_port_that_is_taken_is_named_as_the_reason():
-    hosts = pytest.importorskip("nearpeak.farm.dask_hosts")
-    from nearpeak.errors import MeasureError
-
-    refused = pytest.raises(MeasureError, match=r"[Aa]ddress already in use")
-    with hosts.scheduler("127.0.0.1:0", None) as first, refused:
-        hosts.scheduler(first.address.rpartition("//")[2], None)
+def test_a_port_that_is_taken_is_named_as_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    safe, refused = hosts.security_of(None, "127.0.0.1:0"), pytest.raises(MeasureError, match=r"already in use")
+    with hosts.scheduler("127.0.0.1:0", safe) as first, refused:
+        hosts.scheduler(first.address.rpartition("//")[2], safe)

@@ -8,7 +8,8 @@ import time
 import psutil
 import pytest
 
-from nearpeak.farm.process_watchdog import MARK, environment_for, watched
+from nearpeak.base.isolation.process_tree import MARK
+from nearpeak.farm.process_watchdog import environment_for, watched
 from nearpeak.farm.result_handover import read_result, write_result
 
 

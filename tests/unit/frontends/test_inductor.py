@@ -70,13 +70,14 @@ def test_the_kernels_bound_lies_between_the_fused_step_and_the_unfused_sum(workl
 
 
 def test_opportunities_count_kernels_and_fuse_nothing_that_is_fused(workload):
-    found = nearpeak.analyze(workload, ["h100_sxm"]).targets[0].opportunities
-    (launches,) = [one for one in found if one.kind == "launch"]
-    assert launches.evidence.startswith(f"{len(workload.groups)} kernels below")
-    unfused = nearpeak.analyze(dataclasses.replace(workload, groups=()), ["h100_sxm"]).targets[0].opportunities
-    assert any(one.evidence.startswith(f"{len(workload.calls)} calls below") for one in unfused)
-    gains = [sum(one.gain_s for one in some if one.kind == "fusion") for some in (found, unfused)]
-    assert gains[0] < gains[1]
+    fused = nearpeak.analyze(workload, ["h100_sxm"])
+    assert fused.execution == "compiled"
+    (compiled,) = [one for one in fused.targets[0].executions if one.mode == "compiled"]
+    assert compiled.kernel_count == len(workload.groups)
+    assert all(one.kind not in ("graph", "fusion") for one in fused.targets[0].opportunities)
+    unfused = nearpeak.analyze(dataclasses.replace(workload, groups=()), ["h100_sxm"])
+    assert unfused.execution == "eager"
+    assert {"graph", "fusion"} <= {one.kind for one in unfused.targets[0].opportunities}
 
 
 def test_what_a_kernel_hands_to_itself_is_not_moved(workload):

@@ -205,3 +205,10 @@ def test_options_of_modules_are_refused():
         nearpeak.capture(jax.jit(network), inputs=(PARAMETERS, abstract(2, 8)), dtype="bf16")
     with pytest.raises(SpecError, match="no step 'decode'; use forward or train"):
         captured(jax.jit(network), PARAMETERS, abstract(2, 8), step="decode")
+
+
+def test_stacked_and_tiled_arrays_are_copies():
+    workload = nearpeak.capture(
+        lambda x, y: jnp.tile(jnp.stack([x, y]), 2), inputs=(jnp.ones((4, 4)), jnp.ones((4, 4)))
+    )
+    assert {call.case.op for call in workload.calls} == {"copy"}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nearpeak.bounds.step.compulsory_work import live_calls
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
@@ -159,7 +160,7 @@ def test_files_that_are_not_sound_models_are_refused_in_one_line(tmp_path):
         with pytest.raises(CaptureError) as caught:
             capture_onnx(broken)
         assert "\n" not in str(caught.value)
-    with pytest.raises(SpecError, match="no such file"):
+    with pytest.raises(SpecError, match="not found"):
         capture_onnx(tmp_path / "absent.onnx")
     path = saved(tmp_path, [helper.make_node("Relu", ["nowhere"], ["y"])], [value("x", [1])], [value("y", None)])
     with pytest.raises(CaptureError, match="reads 'nowhere', which nothing before it writes"):
@@ -247,3 +248,63 @@ def test_a_scan_runs_its_body_once_for_each_row_of_its_input(tmp_path):
     cases = [call.case for call in workload.calls if call.case is not None]
     assert sum(dict(case.axes).get("elements") == 4 for case in cases) >= 10
     assert not workload.uncovered_counts()
+
+
+def test_everything_that_is_missing_is_asked_for_at_once(tmp_path):
+    node = helper.make_node("Add", ["x", "z"], ["y"])
+    path = saved(tmp_path, [node], [value("x", ["N", "a", "b"]), value("z", ["c_len", "b"])], [value("y", None)])
+    with pytest.raises(
+        SpecError, match=r"'x': dimensions 1 \(a\), 2 \(b\) are open.*--input-shape z=c_len,b"
+    ) as raised:
+        capture_onnx(path)
+    assert "'z': dimensions 0 (c_len), 1 (b)" in str(raised.value)
+
+
+def test_usual_extents_are_guessed_and_named(tmp_path):
+    node = helper.make_node("Relu", ["x"], ["y"])
+    path = saved(tmp_path, [node], [value("x", ["batch", "time", 8])], [value("y", None)])
+    workload = capture_onnx(path, CaptureOptions(guess_sizes=True, batch=2))
+    assert workload.origin["inputs"] == "x 2×128×8 fp32"
+    assert "Open sizes guessed: x dimension 1 (time) = 128." in workload.assumptions
+
+
+def branched(folder: Path) -> Path:
+    """Return a file that multiplies where its rate is 16000; both branches read a tensor from around them."""
+    bodies = {
+        name: helper.make_graph([node], name, [], [value(node.output[0], [4, 4])])
+        for name, node in (
+            ("then_branch", helper.make_node("MatMul", ["h", "w"], ["o1"])),
+            ("else_branch", helper.make_node("Relu", ["h"], ["o2"])),
+        )
+    }
+    nodes = [
+        helper.make_node("Equal", ["rate", "known"], ["c"]),
+        helper.make_node("Sigmoid", ["x"], ["h"]),
+        helper.make_node("If", ["c"], ["y"], **bodies),
+    ]
+    weights = [helper.make_tensor("w", TensorProto.FLOAT, [4, 4], [0.0] * 16), whole("known", [16000])]
+    inputs = [value("x", [4, 4]), value("rate", [1], TensorProto.INT64)]
+    return saved(folder, nodes, inputs, [value("y", [4, 4])], weights)
+
+
+def test_a_stated_value_decides_a_branch(tmp_path):
+    path = branched(tmp_path)
+    for rate, last in ((16000, "MatMul"), (8000, "Relu")):
+        assert capture_onnx(path, CaptureOptions(input_values={"rate": (rate,)})).calls[-1].operator == last
+    with pytest.raises(SpecError, match=r"--input-value rate=0\.5: is not whole"):
+        capture_onnx(path, CaptureOptions(input_values={"rate": (0.5,)}))
+    with pytest.raises(SpecError, match="has 2 values; the input holds 1"):
+        capture_onnx(path, CaptureOptions(input_values={"rate": (1, 2)}))
+
+
+def test_what_a_node_without_a_rule_reads_is_needed(tmp_path):
+    known = [call.case is not None for call in capture_onnx(branched(tmp_path)).calls]
+    assert live_calls(capture_onnx(branched(tmp_path))) == [True, True, True]
+    assert known == [True, True, False]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"]),
+        helper.make_node("Odd", ["h"], ["u"], domain="example.odd"),
+        helper.make_node("Relu", ["u"], ["y"]),
+    ]
+    workload = capture_onnx(saved(tmp_path, nodes, [value("x", [4])], [value("y", None)]))
+    assert live_calls(workload) == [True, True, True]

@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
+from nearpeak.frontends.torch.problem_file import capture_problem  # noqa: E402
 
 
 def captured(function):
@@ -32,3 +33,18 @@ def test_scales_per_channel_and_back():
     ops = [call.case.op for call in workload.calls]
     assert ops[-2:] == ["quantise", "dequantise"]
     assert dict(workload.calls[-1].case.dtypes) == {"dtype": "int8", "out_dtype": "fp32"}
+
+
+def test_a_problem_file_may_build_dynamically_quantised_layers(tmp_path):
+    path = tmp_path / "quantised.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\nclass Model(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.plain = nn.Linear(8, 8)\n"
+        "        self.packed = torch.ao.quantization.quantize_dynamic(\n"
+        "            nn.Sequential(nn.Linear(8, 8)), {nn.Linear}, dtype=torch.qint8)\n"
+        "    def forward(self, x): return self.packed(self.plain(x))\n"
+        "def get_inputs(): return [torch.randn(4, 8)]\n"
+    )
+    calls = [(call.operator, call.case is not None) for call in capture_problem(path).calls]
+    assert calls == [("aten.addmm.default", True), ("quantized.linear_dynamic.default", False)]

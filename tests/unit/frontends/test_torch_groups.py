@@ -114,6 +114,63 @@ def test_collectives_of_a_step_share_the_links_and_compete_with_memory():
     assert alone["link"] == pytest.approx(6 * part / (450e9 + 64e9))
 
 
+def meshed(names, shape=(2, 2)):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    grid = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    model = parallelize_module(perceptron(), grid[names[1]], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return fully_shard(model, mesh=grid[names[0]])
+
+
+def groups(workload):
+    return {
+        (call.case.record()["kind"], call.group.dim, call.group.ranks)
+        for call in workload.calls
+        if call.case is not None and call.case.op == "collective"
+    }
+
+
+def test_collectives_keep_the_dimension_and_the_ranks_of_their_group():
+    found = groups(captured(lambda: meshed(("replicas", "tp"))))
+    assert {("all_gather", "replicas", (0, 2)), ("reduce_scatter", "replicas", (0, 2))} <= found
+    assert ("all_reduce", "tp", (0, 1)) in found
+    # A mesh of one dimension has the default group, whose name the mesh alone knows.
+    assert {dim for _, dim, _ in groups(captured(sharded))} == {""}
+    assert groups(captured(replicated)) == {("all_reduce", "", tuple(range(RANKS)))}
+
+
+def test_groups_of_any_ranks_are_kept():
+    uneven = torch.distributed.new_group([0, 1, 3], group_desc="ep")
+
+    def work(x):
+        torch.distributed.all_reduce(x, group=uneven)
+        return x
+
+    workload = capture_torch(lambda: work, lambda: ((torch.empty(8),), {}), CaptureOptions(step="forward"), name="one")
+    assert groups(workload) == {("all_reduce", "ep", (0, 1, 3))}
+
+
+def test_saved_workloads_keep_groups_and_older_ones_name_what_is_missing():
+    from dataclasses import replace
+
+    from nearpeak.api.cluster_collectives import workload_collectives
+    from nearpeak.errors import SpecError
+    from nearpeak.frontends.files.saved_workload import load_text, save_text
+    from nearpeak.targets.clusters import cluster_of
+
+    workload = captured(lambda: meshed(("dp", "tp")))
+    assert load_text(save_text(workload), "a.json") == workload
+    cluster = cluster_of("4xrtx_4090", "pcie4+ib_edr:1")
+    assert {found.found.tier for found in workload_collectives(workload, cluster)} == {"pcie"}
+    older = replace(workload, calls=tuple(replace(call, group=None) for call in workload.calls))
+    assert '"group"' not in save_text(older)
+    with pytest.raises(SpecError, match="does not say which ranks; a capture on a DeviceMesh") as error:
+        workload_collectives(load_text(save_text(older), "a.json"), cluster)
+    assert "\n" not in str(error.value)
+
+
 def test_functional_and_in_place_collectives_are_the_same_cases():
     import torch.distributed._functional_collectives as functional
 

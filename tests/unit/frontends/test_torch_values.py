@@ -268,3 +268,11 @@ def test_repeats_that_data_decide_are_as_many_as_their_sum():
     inputs = lambda: ((torch.empty(6, 3), torch.empty(6)), {})  # noqa: E731
     workload = capture_torch(lambda: lengthened, inputs, CaptureOptions(guess_sizes=True), name="lengthened")
     assert any("sum = 6" in sentence for sentence in workload.assumptions)
+
+
+def test_a_mask_beside_its_negation_picks_half_of_all():
+    def forward(x):
+        mask = x > 0
+        return torch.cat([x, x])[torch.cat([mask, ~mask])] * 2
+
+    assert width(captured(forward, (6,), guess_sizes=True)) == 6 * 4

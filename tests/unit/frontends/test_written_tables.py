@@ -105,3 +105,23 @@ def test_files_that_are_no_tables_are_refused_in_one_line(name, data, said, tmp_
     path.write_bytes(data)
     with pytest.raises(SpecError, match=said):
         read_columns(path)
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1", "\uff20A1", " =1", "\ufeff=1"]
+
+
+@pytest.mark.parametrize("as_column", [list, np.array])
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay(tmp_path, as_column):
+    path = tmp_path / "some.csv"
+    texts = [*FORMULAS, "gemm", "-1.5", "+2e3", "-"]
+    write_columns(path, {"=op": as_column(texts), "m": as_column([-1] * len(texts))})
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["'=op", "m"]
+    assert [row[0] for row in rows] == [*(f"'{text}" for text in FORMULAS), *texts[len(FORMULAS) :]]
+    assert {row[1] for row in rows} == {"-1"}
+
+
+def test_other_formats_keep_such_texts_as_they_are(tmp_path):
+    write_columns(tmp_path / "some.jsonl", {"op": FORMULAS})
+    assert list(read_columns(tmp_path / "some.jsonl")["op"]) == FORMULAS

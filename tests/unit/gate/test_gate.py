@@ -113,9 +113,9 @@ def test_of_several_exit_codes_device_then_wrong_result_then_regression_then_inc
 
 
 def test_a_series_that_could_not_run_is_inconclusive():
-    found = gate([rule()], [subject(times_s=(), outcome="timeout")])
+    found = gate([rule()], [subject(times_s=(), outcome="unsupported")])
     assert found.exit_code == 11
-    assert "timeout" in found.lines[0].text
+    assert "unsupported" in found.lines[0].text
 
 
 def test_a_slowdown_that_one_run_alone_shows_is_a_suspect_and_does_not_fail():
@@ -130,3 +130,28 @@ def test_a_clock_that_moved_is_told(known, words):
     policy = GatePolicy(name="p", source="gate.toml", rules=(rule(),))
     one = history(judgement("inconclusive", 1.02), clock_ratio=0.97, share_known=known)
     assert words in decided(policy, [subject()], {("r", "s"): one}, "abc").lines[0].text
+
+
+@pytest.mark.parametrize(("outcome", "words"), [
+    ("crash", "it crashed at this revision"), ("timeout", "it did not end within its limit"),
+    ("oom", "it ran out of memory"), ("failed", "it ended with an error"),
+])  # fmt: skip
+def test_what_did_not_run_to_its_end_fails_in_its_own_words_whatever_the_policy_lets_pass(outcome, words):
+    for baseline in ("previous", "bound"):
+        found = gate([rule(baseline=baseline, inconclusive="pass")], [subject(times_s=(), outcome=outcome)])
+        assert (found.verdict, found.exit_code) == ("fail", 10)
+        assert words in found.lines[0].text
+        assert "wrong" not in found.lines[0].text
+
+
+@pytest.mark.parametrize(("revisions", "more", "words"), [
+    (("a" * 40,), {}, "+0.0% time against the revision before aaaaaaaaaa ("),
+    (("a" * 40,), {"strayed": "b" * 40}, "the revision before aaaaaaaaaa; bbbbbbbbbb strays ("),
+    (("a" * 40, "b" * 40), {"wanted_count": 5}, ", aaaaaaaaaa to bbbbbbbbbb, 2 revisions of it ("),
+    (("a" * 40, "b" * 40), {"wanted_count": 2}, ", aaaaaaaaaa to bbbbbbbbbb ("),
+    (("",), {}, "the revision before ("),
+])  # fmt: skip
+def test_a_line_names_the_revisions_that_were_really_compared(revisions, more, words):
+    policy = GatePolicy(name="p", source="gate.toml", rules=(rule(),))
+    judged = {("r", "s"): history(judgement("invariant"), revisions=revisions, **more)}
+    assert words in decided(policy, [subject()], judged, "abc").lines[0].text

@@ -143,3 +143,24 @@ def test_a_revision_that_names_several_commits_is_refused(store):
     letter = SHAS[0][0]
     with pytest.raises(SpecError, match="more letters"):
         gate(store, rule(), revision=letter)
+
+
+def test_of_launches_the_worst_decides_and_a_later_run_of_the_revision_replaces_it(tmp_path):
+    def launch(outcome, number):
+        values = (1e-6, 1.1e-6) if outcome == "converged" else ()
+        return SampleSet(
+            case="c", label="c", metric=TIME, testbed=Testbed(name="t"), values=values, launch=number, outcome=outcome
+        )
+
+    def record(number, *outcomes):
+        return RunRecord(
+            device=Device(name="d"), samples=tuple(launch(outcome, place) for place, outcome in enumerate(outcomes)),
+            source=Source(digest=str(number)), revision=Revision(sha="a" * 40), started_ns=number,
+        )  # fmt: skip
+
+    with open_store(tmp_path / "a.db", create=True) as store:
+        store.ingest(record(1, "converged", "crash", "converged"))
+        (line,) = gate(store, rule()).lines
+        assert (line.verdict, line.exit_code, line.text) == ("fail", 10, "it crashed at this revision")
+        store.ingest(record(2, "converged", "converged"))
+        assert gate(store, rule()).lines[0].verdict == "inconclusive"

@@ -8,6 +8,7 @@ from tests.unit.reports import factory
 
 from nearpeak.core.answers.analysis_comparison import BETTER, NOT_COMPARABLE, SAME, WORSE
 from nearpeak.core.answers.bound import Policy
+from nearpeak.core.answers.execution_time import ExecutionTime
 from nearpeak.judgement.analysis_difference import compare
 from nearpeak.reports.comparison_report import document_of, to_json
 from nearpeak.reports.document.html import to_html
@@ -113,3 +114,24 @@ def test_reports_of_what_is_not_comparable_say_why():
     assert "other batch: 1 against 8" in to_json(comparison)
     for render in (to_terminal, to_markdown, to_html):
         assert "other batch: 1 against 8" in render(document_of(comparison))
+
+
+def test_expected_times_are_compared_mode_by_mode_where_both_sides_have_them():
+    def with_graph(analysis, time_s):
+        execution = ExecutionTime(
+            mode="graph", time_s=time_s, low_s=time_s, high_s=time_s, host_s=0.0, kernel_count=1, gap_s={}
+        )  # fmt: skip
+        first, *rest = analysis.targets
+        return dataclasses.replace(analysis, targets=(dataclasses.replace(first, executions=(execution,)), *rest))
+
+    first, second = compare(with_graph(BASELINE, 2.0), with_graph(BASELINE, 1.0)).targets
+    assert [(change.quantity, change.ratio) for change in first.changes if change.quantity.startswith("expected_")] == [
+        ("expected_graph_s", 0.5)
+    ]
+    assert not [change for change in second.changes if change.quantity.startswith("expected_")]
+    assert "expected, graph" in to_terminal(document_of(compare(with_graph(BASELINE, 2.0), with_graph(BASELINE, 1.0))))
+
+
+def test_a_ratio_that_rounds_to_one_is_marked_as_near_it():
+    more = dataclasses.replace(BASELINE, total_flop=BASELINE.total_flop + BASELINE.total_flop // 10**7)
+    assert "≈ 1× worse" in to_terminal(document_of(compare(BASELINE, more)))

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import torch
 from torch.overrides import TorchFunctionMode
 
+from nearpeak.measurement.machine.cuda_device import EventTimer
+
 NAME = "NVIDIA H200"
 CYCLE_S = 0.5e-9
 
@@ -107,6 +109,7 @@ def pretend(patch):
     }  # fmt: skip
     for name, value in facts.items():
         patch.setattr(torch.cuda, name, value)
+    patch.setattr(EventTimer, "resolution_s", 1e-9)  # events take the host's time, whose calls may be that short
     patch.setattr(torch.version, "cuda", "13.0")
     patch.setattr(torch.profiler, "profile", _Profile)
     mode = _OnHost()

@@ -7,13 +7,15 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import nearpeak
+from nearpeak.api import measured_analysis
 from nearpeak.api.measured_analysis import compare
-from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.paired_rounds import Judgement, PairedComparison
+from nearpeak.core.runs.measurement import Environment, Timing
+from nearpeak.core.runs.paired_rounds import Judgement, PairedComparison, Round
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timing import interleaved_rounds
 from nearpeak.measurement.timing.interleaved_rounds import Arm
@@ -147,8 +149,59 @@ def test_the_command_says_the_verdict_in_its_exit_code(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["nearpeak", *words, "dtype=fp32", "--no-check"])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 11
+    assert ended.value.code == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
+
+
+def test_one_that_raises_in_its_validation_has_failed_and_is_not_called_wrong():
+    found = compare(CASE, arm("softmax"), arm("fail"), replace(TIMING, validate=True))
+    assert (found.outcome, found.judgement) == ("failed", None)
+    assert "callable:kernels:fail: CRASH in" in found.note
+
+
+def paired(monkeypatch, round_s, ratios, budget_s):
+    """Return the comparison whose rounds take `round_s` each by a clock of its own, and its plans."""
+    clock, side = [0.0], SimpleNamespace(clock="cpu", environment=Environment(device="cpu"))
+
+    def rounds(*_):
+        for seconds, ratio in zip(round_s, ratios, strict=True):
+            clock[0] += seconds
+            yield Round(four_log_ratio=(ratio,)), side, side
+
+    monkeypatch.setattr(interleaved_rounds, "rounds_of", rounds)
+    monkeypatch.setattr(measured_analysis, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    plans = []
+    return compare(CASE, arm("softmax"), arm("twice"), TIMING, budget_s=budget_s, notify=plans.append), plans
+
+
+def test_a_budget_of_few_rounds_gives_no_verdict_and_says_at_once_what_would(monkeypatch):
+    found, (plan,) = paired(monkeypatch, [10.0] * 20, [0.5] * 20, budget_s=30.0)
+    assert (found.judgement.verdict, len(found.rounds)) == ("inconclusive", 2)
+    assert "5 take about 50 s" in plan.text
+
+
+def test_rounds_are_judged_at_planned_looks_alone(monkeypatch):
+    ratios = [0.1 if place % 2 else -0.1 for place in range(20)]
+    found, (plan,) = paired(monkeypatch, [2.0] * 20, ratios, budget_s=27.0)
+    assert plan.looks == (5, 10, 13)
+    assert (found.judgement.verdict, len(found.rounds)) == ("inconclusive", 13)
+    found, _ = paired(monkeypatch, [2.0] * 20, [0.05 + 1e-4 * place for place in range(20)], budget_s=27.0)
+    assert (found.judgement.verdict, len(found.rounds)) == ("regression", 5)
+
+
+def test_rounds_that_come_to_take_longer_end_without_a_verdict(monkeypatch):
+    found, _ = paired(monkeypatch, [2.0, 2.0, *[40.0] * 18], [0.05] * 20, budget_s=30.0)
+    assert (found.judgement.verdict, len(found.rounds)) == ("inconclusive", 4)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [("failed", 1), ("crash", 1), ("unsupported", 1), ("timeout", 11), ("incorrect", 12), ("infra", 3)],
+)
+def test_what_cannot_run_has_another_exit_code_than_what_is_wrong_or_open(outcome, code):
+    from nearpeak.cli.run.compare import _exit_code
+
+    assert _exit_code([replace(judged_as("", 0.0), judgement=None, outcome=outcome)]) == code
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not say on which core to run")

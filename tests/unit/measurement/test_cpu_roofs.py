@@ -1,10 +1,15 @@
 """Roofs of this CPU: a device file that loads, and that keeps the best ever reached."""
 
+import subprocess
+import sys
 import tomllib
 
 import pytest
 
-from nearpeak.measurement.machine import roofs
+from nearpeak.api import measured_analysis
+from nearpeak.errors import UnfitError
+from nearpeak.measurement.machine import other_load, roofs
+from nearpeak.measurement.machine.other_load import OtherLoad
 from nearpeak.targets.device_file import parse_target
 
 MEASURED = {"fp64": 5e10, "fp32": 1e11, "bf16": 2e11, "memory": 3e10, "launch": 1e-6}
@@ -32,6 +37,48 @@ def test_a_busy_machine_does_not_lower_a_known_roof():
     assert kept["fp32"] == pytest.approx(1e11)
     assert kept["memory"] == 9e10
     assert kept["launch"] == pytest.approx(1e-6)
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """This machine with roofs as given, beside others that take as many of two cores as given."""
+    monkeypatch.setenv("NEARPEAK_HOME", str(tmp_path))
+    monkeypatch.setattr(measured_analysis, "roofs_file", lambda: tmp_path / "cpu.toml")
+    known = []
+    monkeypatch.setattr(measured_analysis, "known_target", lambda _: known[-1] if known else None)
+
+    def measure(cores, busy=False, **figures):
+        load = OtherLoad(cores_ratio=cores, core_count=2)
+        monkeypatch.setattr(other_load, "load_between", lambda *_: load)
+        monkeypatch.setattr(roofs, "cpu_roofs", lambda: iter({**MEASURED, **figures}.items()))
+        path, rates = measured_analysis.measure_roofs(busy=busy)
+        known.append(parse_target("cpu", tomllib.loads(path.read_text())))
+        return rates
+
+    return measure, known
+
+
+def test_roofs_beside_other_work_are_kept_only_when_asked_for_and_marked(machine):
+    measure, known = machine
+    with pytest.raises(UnfitError, match=r"other processes took 1.6 of 2 cores .* nothing is kept"):
+        measure(1.6)
+    measure(1.6, busy=True, fp32=1e10)
+    assert "peak.vector.fp32" in known[-1].unverified
+    assert "took 1.6 of 2 cores" in known[-1].dram.source
+    with pytest.raises(UnfitError):
+        measure(1.6)
+    measure(0.0)
+    assert known[-1].unverified == ()
+    assert measure(1.6, fp32=1e10)["fp32"] == pytest.approx(1e11)
+    assert known[-1].unverified == ()
+
+
+def test_a_process_of_ones_own_is_no_other_load():
+    start = other_load.cpu_times()
+    subprocess.run([sys.executable, "-c", "sum(range(4_000_000))"], check=True)
+    end = other_load.cpu_times()
+    assert end.own_s - start.own_s > 0.03
+    assert end.busy_s >= start.busy_s
 
 
 def test_roofs_of_another_machine_are_not_kept(monkeypatch):

@@ -238,7 +238,7 @@ def test_a_runner_that_cannot_be_had_is_refused_by_name(runner, error, message):
 
 @pytest.mark.parametrize(
     ("kernel", "options", "code"),
-    [("softmax", (), 0), ("segfault", (), 3), ("fail", ("--no-check",), 3), ("fail", (), 12)],
+    [("softmax", (), 0), ("segfault", (), 3), ("fail", ("--no-check",), 3), ("fail", (), 3)],
 )
 def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, options, code):
     words = ["softmax", "rows=8", "columns=16", "dtype=fp32", "--runner", f"callable:kernels:{kernel}", "--json"]
@@ -271,7 +271,8 @@ def test_a_row_keeps_what_its_process_printed_last_and_says_on_a_terminal_where_
 def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result_and_is_filled_once(kernel):
     (row,) = run_cases([CASE], f"callable:kernels:{kernel}", Timing(**{**_fields(TIMING), "validate": True}))
     assert row.outcome is Outcome.OOM, row.note
-    assert "MemoryError" in row.note
+    # Either limit may act first: the process's own, which raises, or that of its host, which kills.
+    assert "MemoryError" in row.note or row.note.startswith("SIGKILL: it was killed for the memory that it took")
 
 
 def test_an_export_whose_package_is_absent_is_refused_before_anything_runs(tmp_path, monkeypatch):

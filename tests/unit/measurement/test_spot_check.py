@@ -71,9 +71,9 @@ def test_a_wrong_result_is_incorrect_and_names_the_place(function, said):
 
 def test_the_row_says_in_text_and_json_that_it_is_unchecked(monkeypatch):
     words = ["measure", "gemm", "m=1024", "n=1024", "k=1024", "dtype=fp32", "--budget", "10 ms", "--cache", "hot"]
-    text = CliRunner().invoke(application(), [*words, "--text"]).output
+    text = CliRunner().invoke(application(), [*words, "--text"]).stdout
     assert "not validated: too large" in " ".join(text.split())
-    row = json.loads(CliRunner().invoke(application(), [*words, "--json"]).output.splitlines()[-1])
+    row = json.loads(CliRunner().invoke(application(), [*words, "--json"]).stdout.splitlines()[-1])
     assert (row["validation"], "not validated" in row["note"]) == (None, True)
 
 

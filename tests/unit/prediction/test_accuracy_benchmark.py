@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_rows_of_other_devices_are_scored_however_they_are_named(tmp_path, capsy
     for name in ("h200_sxm", "rtx_4090", "rtx_3090"):
         assert f"| gemm | aiconfigurator {name} bfloat16 | device | 1 |" in told.out
     assert "acme_one bfloat16 | not scored: target 'acme_one': not known" in told.out
-    assert "lists all 70) | 1 |" in told.out
+    assert re.search(r"lists all \d+\) \| 1 \|", told.out)
     assert "3 shapes scored, 1 in blocks that nothing predicts" in told.err
     assert "aiconfigurator a30 bfloat16: no row left" in told.err
 

@@ -11,7 +11,8 @@ from nearpeak.prediction import correction_kernel as trees
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.correction_layout import DEPTH, LARGEST_RATIO, LEAF_COUNT
-from nearpeak.prediction.gemm.gemm_kernel import SPLITS, best_tile, slowed_ratio
+from nearpeak.prediction.gemm.best_tile import best_tile
+from nearpeak.prediction.gemm.gemm_kernel import SPLITS, slowed_ratio
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
 from nearpeak.prediction.largest_part import largest

@@ -149,3 +149,43 @@ def test_twice_as_many_query_heads_of_one_key_head_take_about_twice_as_long():
     few, many = (attention("a100_sxm_80gb", heads=heads, **shape) for heads in (64, 128))
     assert 1.7 < many.time_s / few.time_s < 2.1
     assert many.waterfall_s["masked_pairs"] > 0
+
+
+@pytest.mark.parametrize("device", ["h100_sxm", "b200_sxm", "l40s", "mi300x", "t4"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_heads_between_the_widths_of_kernels_take_no_longer_than_those_of_the_next_wider_kernel(device, causal):
+    generator = np.random.default_rng(3)
+    count = 200
+    narrow = generator.integers(1, 257, count)
+    wide = np.minimum(256, narrow + generator.integers(1, 100, count))
+    shape = {
+        "batch": generator.integers(1, 33, count), "heads": 16, "kv_heads": 16,
+        "q": (length := generator.integers(16, 4097, count)), "kv": length,
+    }  # fmt: skip
+    times = [
+        nearpeak.predict({"op": "attention", "dtype": "bf16" if device != "t4" else "fp16", "causal": causal, **shape,
+                          "dim": dim}, device).predicted_s
+        for dim in (narrow, wide)
+    ]  # fmt: skip
+    assert (times[0] <= 1.25 * times[1]).all()  # corrections, which are bounded, may differ
+
+
+def test_attention_that_sees_later_keys_appends_to_no_cache():
+    shape = {"batch": 8, "heads": 16, "kv_heads": 16, "q": 2048, "kv": 2048, "dim": 80, "dtype": "bf16"}
+    whole, masked = (
+        nearpeak.predict(nearpeak.case("attention", **shape, causal=causal), "h100_sxm") for causal in (False, True)
+    )
+    assert "append" in {term.name for term in masked.terms if term.time_s > 0}
+    assert "append" not in {term.name for term in whole.terms if term.time_s > 0}
+
+
+@pytest.mark.parametrize("device", ["h100_sxm", "b200_sxm", "l40s", "a100_sxm_80gb", "rtx_4090"])
+def test_query_heads_that_share_a_latent_cache_do_not_read_it_one_by_one(device):
+    latent = {"batch": 64, "kv_heads": 1, "q": 1, "kv": 4096, "dim": 576, "v_dim": 512, "dtype": "bf16"}
+    few, many = (
+        nearpeak.predict(
+            nearpeak.case("attention", **latent, heads=heads, causal=True, align="lower_right", latent=True), device
+        ).time_s
+        for heads in (16, 128)
+    )
+    assert few <= many < 4 * few

@@ -188,12 +188,12 @@ def test_a_calibration_of_another_version_or_out_of_range_is_refused(tmp_path):
     with pytest.raises(SpecError, match="not found"):
         nearpeak.predict(case, "h100_sxm", calibration=tmp_path / "none.toml")
     path.write_text("groups = " + "[" * 100_000)
-    with pytest.raises(SpecError, match="nests too deeply"):
+    with pytest.raises(SpecError, match="nested too deeply"):
         nearpeak.predict(case, "h100_sxm", calibration=path)
 
 
 @pytest.mark.parametrize(("given", "said"), [(3, "calibration=3 is no path"), ("", "calibration='' is no path"),
-                                             (pathlib.Path(), "calibration .: Is a directory")])  # fmt: skip
+                                             (pathlib.Path(), "calibration .: is a folder; name")])  # fmt: skip
 def test_a_calibration_that_is_no_file_is_refused_in_one_line(given, said):
     with pytest.raises(SpecError, match=re.escape(said)):
         nearpeak.predict(nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16"), "h100_sxm", calibration=given)

@@ -11,6 +11,7 @@ from nearpeak.core.work.workload import Call, Use, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.reports import render
 from nearpeak.reports.analysis.json import from_json, to_json
+from nearpeak.reports.analysis.terminal import render as terminal
 from nearpeak.targets import target_of
 
 GEMM = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16")
@@ -58,8 +59,8 @@ def test_a_target_without_any_form_says_so():
 def test_reports_show_what_is_expected_and_saved_ones_keep_it():
     analysis = nearpeak.analyze(workload(GEMM), ["h100_sxm", "a100_sxm_80gb"])
     assert from_json(to_json(analysis)) == analysis
-    for name in ("terminal", "markdown", "html"):
-        assert "beyond the bounds" in render(analysis, name).lower()
+    for text in (terminal(analysis, why=True), render(analysis, "markdown"), render(analysis, "html")):
+        assert "beyond the bounds" in text.lower()
 
 
 def test_a_saved_workload_is_predicted_from_the_command_line(tmp_path, capsys):

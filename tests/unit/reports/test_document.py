@@ -71,3 +71,9 @@ def test_a_page_asks_nothing_of_a_network_and_defines_the_colours_that_it_uses()
     assert "default-src 'none'" in page
     assert not re.search(r"""(src|href)=["']https?:""", page)
     assert set(re.findall(r"var\((--[a-z0-9-]+)", page)) <= set(re.findall(r"(--[a-z0-9-]+)\s*:", page))
+
+
+def test_a_terminal_writes_folded_blocks_or_their_summary():
+    document = Document(title="A report", blocks=["short", Details("--why for more", ("long", Details("", ("deep",))))])
+    assert to_terminal(document).splitlines() == ["A report", "short", "--why for more"]
+    assert to_terminal(document, is_unfolded=True).splitlines() == ["A report", "short", "long", "deep"]

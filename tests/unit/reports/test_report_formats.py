@@ -16,6 +16,11 @@ ANALYSIS = factory.analysis(measured=True)
 COMPLETE = factory.analysis(complete=True)
 
 
+def whole(analysis, name):
+    """Return a report with what the answer rests on."""
+    return terminal(analysis, why=True) if name == "terminal" else render(analysis, name)
+
+
 def test_formats_are_the_files_of_the_folder():
     assert FORMATS.names() == ("html", "json", "markdown", "terminal")
 
@@ -32,11 +37,11 @@ def test_every_format_renders_twice_to_the_same_text(name):
 
 @pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
 def test_incomplete_totals_are_marked_and_the_uncovered_calls_named(name):
-    text = render(ANALYSIS, name)
+    text = whole(ANALYSIS, name)
     assert "bound covers 805 of 808 calls" in text
     assert "aten.cumsum.default" in text
     assert "≥ " in text
-    assert "≥ " not in re.sub(r"(?s)<script.*", "", render(COMPLETE, name))
+    assert "≥ " not in re.sub(r"(?s)<script.*", "", whole(COMPLETE, name))
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
@@ -88,13 +93,13 @@ def test_escape_sequences_and_direction_overrides_of_names_are_taken_out(name):
 
 def test_markdown_names_are_code_spans_that_cannot_break_a_table():
     rows = [line for line in render(ANALYSIS, "markdown").splitlines() if line.startswith("|")]
-    assert all(len(re.findall(r"(?<!\\)\|", row)) in (6, 9) for row in rows)
+    assert all(len(re.findall(r"(?<!\\)\|", row)) in (5, 6, 9) for row in rows)
     assert "\n`model.layers" not in render(ANALYSIS, "markdown")
 
 
 def test_a_target_that_holds_not_even_one_sample_says_so():
-    text = terminal(ANALYSIS)
-    line = next(line for line in text.splitlines() if line.startswith("l4"))
+    text = terminal(ANALYSIS, why=True)
+    line = next(line for line in text.splitlines() if line.startswith("l4") and line.endswith("0"))
     assert line.split()[-2:] == ["no", "0"]
     assert figure_text.fits(Fit(fits=None, capacity_bytes=None, largest_batch_count=None).fits) == "unknown"
 
@@ -102,5 +107,5 @@ def test_a_target_that_holds_not_even_one_sample_says_so():
 @pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
 def test_the_work_of_any_algorithm_is_explained_and_that_of_the_usual_ones_needs_no_words(name):
     free = dataclasses.replace(ANALYSIS, policy=Policy(algorithm="any"))
-    said = [" ".join(render(one, name).split()) for one in (free, ANALYSIS)]
+    said = [" ".join(whole(one, name).split()) for one in (free, ANALYSIS)]
     assert ["that no algorithm does without" in text for text in said] == [True, False]

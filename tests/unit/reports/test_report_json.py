@@ -76,7 +76,7 @@ def changed(**fields):
         ('{"kind": "other"}', "its kind is 'other'"),
         ('{"kind": NaN}', "NaN is not a number"),
         ("[" * 100_000, "not a saved analysis"),
-        (changed(schema_version=7), "has schema version 7; this nearpeak reads version 4"),
+        (changed(schema_version=7), "has schema version 7; this nearpeak reads version 5"),
         (changed(name=3), "mine.json.name: is a whole number; must be a text"),
         (changed(rows={}), "mine.json.rows: is an object; must be a list"),
         (changed(extra=1), "'extra' is not a field"),

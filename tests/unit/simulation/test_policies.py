@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from nearpeak.api.case_words import case_of
 from nearpeak.bounds.terms.unit_rates import vector_rate
-from nearpeak.cli.shared.case_syntax import case_of
 from nearpeak.errors import SpecError
 from nearpeak.ops import case
 from nearpeak.simulation.frame_work import Frame

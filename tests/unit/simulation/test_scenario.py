@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from nearpeak.api.case_words import case_of
 from nearpeak.cli import application
-from nearpeak.cli.shared.case_syntax import case_of
 from nearpeak.core.runs.measurement import Outcome, Timing
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NearpeakError, SpecError

@@ -15,7 +15,8 @@ from tests.unit.store.records import contents, random_run, run, samples
 from nearpeak.errors import NotFoundError, SchemaVersionError, SpecError, StoreError
 from nearpeak.store import open_store
 from nearpeak.store.maintenance import check, salvage
-from nearpeak.store.sql_dialect import PAGE_BYTES, writing
+from nearpeak.store.sql_dialect import writing
+from nearpeak.store.sqlite_connection import PAGE_BYTES
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
 """What was blamed and how culprits were searched for is kept, so that a search that was stopped can go on."""
 
-import pytest
+import time
 
+import pytest
+from tests.unit.store.records import run, samples
+
+from nearpeak.core.history.bridge import Bridge
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store.rows.investigation_rows import Attribution, BisectStep
 
@@ -31,3 +35,14 @@ def test_a_stopped_search_goes_on_from_the_steps_that_are_there(store):
         store.investigations.end_bisect(9, "failed", {})
     with pytest.raises(SpecError, match="verdict 'maybe'"):
         store.investigations.add_step(search, 1, BisectStep(candidate="m", verdict="maybe"))
+
+
+def test_a_clock_that_was_set_back_leaves_the_newest_bridge_the_newest(store, monkeypatch):
+    store.ingest(run(0, [samples("a"), samples("b")]))
+    for day, ratio in ((2, 1.1), (1, 1.2)):
+        monkeypatch.setattr(time, "time_ns", lambda day=day: day * 86_400 * 10**9)
+        store.investigations.record_bridge(Bridge(
+            old_series=1, new_series=2, sha="a", verdict="regression", time_ratio=ratio, low_ratio=ratio,
+            high_ratio=ratio, launch_count=2, differences=(),
+        ))  # fmt: skip
+    assert store.investigations.bridges()[2].time_ratio == pytest.approx(1.2)

@@ -1,6 +1,8 @@
 """Copies, merging, export and retention: what is copied is the same, what is removed was archived and read back."""
 
+import csv
 import json
+import stat
 
 import numpy as np
 import pytest
@@ -33,6 +35,24 @@ def test_a_backup_is_the_store_at_one_moment(tmp_path):
             assert contents(other) == before
     with pytest.raises(SpecError, match="exists already"):
         maintenance.backup(str(tmp_path / "a.db"), copy)
+
+
+def test_a_new_store_is_its_owners_and_a_backup_as_open_as_the_store(tmp_path):
+    with filled(tmp_path / "a.db", range(1)):
+        assert stat.S_IMODE((tmp_path / "a.db").stat().st_mode) == 0o600
+        for mode in (0o600, 0o660):
+            (tmp_path / "a.db").chmod(mode)
+            copy = maintenance.backup(str(tmp_path / "a.db"), tmp_path / f"{mode}.db")
+            assert stat.S_IMODE(copy.stat().st_mode) == mode
+
+
+def test_no_cell_of_an_export_is_a_formula(tmp_path):
+    with open_store(tmp_path / "a.db", create=True) as store:
+        store.ingest(run(1, [samples("=1+1", [1e-3])]))
+        export(store, tmp_path / "out", form="csv")
+    texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "out").rglob("*.csv")]
+    assert any("'=1+1" in text for text in texts)
+    assert not any(cell.startswith("=") for text in texts for row in csv.reader(text.splitlines()) for cell in row)
 
 
 def test_merging_gives_the_same_whatever_the_order_and_however_often(make_place):

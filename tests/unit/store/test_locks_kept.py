@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from nearpeak.store.sql_dialect import is_in_use, writing
+from nearpeak.store.sql_dialect import writing
+from nearpeak.store.sqlite_connection import is_in_use
 from nearpeak.store.store_check import engine_at
 
 OTHER = """

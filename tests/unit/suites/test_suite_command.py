@@ -98,7 +98,7 @@ def test_options_that_would_do_nothing_are_refused(words, said):
 def test_options_that_one_source_has_no_use_for_are_refused_before_any_is_captured(sources, option, said, monkeypatch):
     monkeypatch.setattr("nearpeak.api.questions.capture_with", lambda *_, **__: pytest.fail("captured"))
     with pytest.raises(SpecError, match=said):
-        run("build", *sources, option, "128")
+        run("build", *sources, option, "bf16" if option == "--dtype" else "128")
 
 
 def test_what_only_a_capture_refuses_names_the_other_way_too(monkeypatch):

@@ -134,7 +134,7 @@ def test_own_file_is_read_anew_and_derives_like_a_shipped_one(tmp_path):
 
 def test_folder_in_place_of_a_file_is_refused(tmp_path):
     (tmp_path / "mine.toml").mkdir()
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match="is a folder"):
         target_of(str(tmp_path / "mine.toml"))
 
 

@@ -73,5 +73,6 @@ def test_partition_never_exceeds_its_device(name):
         assert target.power_w <= whole.power_w
         assert target.on_chip_bytes <= whole.on_chip_bytes
         for unit in whole.peaks:
-            assert target.flop_per_s(unit) <= whole.flop_per_s(unit)
+            # Documents may state rates below the highest clock, which a mode can reach.
+            assert target.flop_per_s(unit) <= whole.highest_flop_per_s(unit)
             assert target.highest_flop_per_s(unit) <= whole.highest_flop_per_s(unit)

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearpeak.errors import NearpeakError, SpecError, UnknownNameError
+from nearpeak.bounds.case_bound import case_bound
+from nearpeak.bounds.terms.unit_rates import matrix_rate
+from nearpeak.core.answers.bound import Policy
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError, UnknownNameError
+from nearpeak.ops import case
 from nearpeak.targets import TARGETS, target_of
 
 BF16 = "tensor.bf16"
@@ -142,10 +146,24 @@ def test_name_without_a_target_is_refused(name):
 
 def test_power_mode_sets_clock_power_and_memory():
     mode = target_of("jetson_agx_orin:15W")
-    assert (mode.clock_hz, mode.power_w, mode.sm_count) == (420.75e6, 15, 16)
-    assert mode.flop_per_s("tensor.int8") == pytest.approx(16 * 4096 * 420.75e6)
-    assert mode.dram.bandwidth_bytes_per_s == pytest.approx(204.8e9 * 0.667)
+    assert (mode.clock_hz, mode.power_w, mode.sm_count) == (408e6, 15, 6)
+    assert mode.flop_per_s("tensor.int8") == pytest.approx(6 * 4096 * 408e6)
+    assert mode.dram.bandwidth_bytes_per_s == pytest.approx(204.8e9 * 2133 / 3199, rel=1e-4)
     assert mode.dram.capacity_bytes == target_of("jetson_agx_orin").dram.capacity_bytes
+
+
+def test_a_mode_that_keeps_its_memory_whole_keeps_its_capacity():
+    mode = target_of("jetson_agx_xavier:10W")
+    assert (mode.sm_count, mode.dram.capacity_bytes) == (4, target_of("jetson_agx_xavier").dram.capacity_bytes)
+
+
+def test_a_unit_whose_rate_no_document_states_proves_nothing_and_is_named():
+    eight_bits = case("gemm", m=512, n=512, k=512, dtype="int8")
+    with pytest.raises(NotModelledError, match=r"no document states the rate of tensor\.int8"):
+        case_bound(eight_bits, target_of("jetson_agx_thor"), Policy())
+    # Formats with a stated unit of their own need no other.
+    for dtype in ("fp8_e4m3", "bf16", "fp16", "bool"):
+        assert matrix_rate(target_of("jetson_agx_thor"), dtype, "strict")[1] > 0
 
 
 @settings(max_examples=60, deadline=None)

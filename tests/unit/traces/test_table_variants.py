@@ -130,3 +130,11 @@ def test_a_profile_without_times_has_no_critical_path(tmp_path):
     path = tmp_path / "t.json"
     path.write_text(json.dumps([{"count": 2}, *({"name": one, "averageMs": 1.0} for one in "ab")]))
     assert analyze_trace(path).executed.path_ns == {}
+
+
+def test_a_table_is_read_no_further_after_too_many_rows_of_another_width(tmp_path, monkeypatch):
+    monkeypatch.setattr("nearpeak.traces.reading.csv_tables.MOST_ODD_ROWS", 3)
+    head = "Start_Timestamp,End_Timestamp,Function"
+    trace = written(tmp_path, "t.csv", "\n".join([head, "1000,2000,hipMalloc", *["x,y"] * 9, "3000,4000,hipFree", ""]))
+    assert len(trace) == 1
+    assert "rest of the file" in [loss.kind for loss in trace.header.losses]

@@ -19,6 +19,9 @@ TIMED = {
     "rocpd_sqlite": None,
     "rocprofv3_csv": "kernel",
     "rocprofv3_json": "kernel",
+    "nsys_csv": None,
+    "xplane_pb": None,
+    "tensorboard_json": None,
 }
 KINDS = {"kernel": EventKind.KERNEL, "memcpy": EventKind.MEMCPY, "memset": EventKind.MEMSET}
 
@@ -201,10 +204,22 @@ def test_wrong_files_are_refused_in_one_line_that_says_what_was_expected(tmp_pat
         read_trace(path, "kineto")
     with pytest.raises(SpecError, match="no SQLite file"):
         read_trace(path, "nsys_sqlite")
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match="not found"):
         read_trace(tmp_path / "none.json")
     path.write_bytes(b"")
     with pytest.raises(SpecError, match="is empty"):
+        read_trace(path)
+
+
+def test_a_profile_that_ends_between_its_planes_states_that(tmp_path):
+    path = made(tmp_path, "xplane_pb")
+    whole = path.read_bytes()
+    missing = "the name of the host is missing, which the profiler writes last"
+    assert missing not in [loss.example for loss in read_trace(path).header.losses]
+    path.write_bytes(whole.removesuffix(b"\x22\x04host"))
+    assert missing in [loss.example for loss in read_trace(path).header.losses]
+    path.write_bytes(whole + b"xx" * 1001)
+    with pytest.raises(SpecError, match="more than 1,000 fields that no profile has"):
         read_trace(path)
 
 

@@ -1,6 +1,7 @@
 """Documents of other tools, made as their schemas say: one for each importer, written into a folder."""
 
 import json
+import re
 
 import numpy as np
 
@@ -163,17 +164,95 @@ def mlperf_inference(folder, *, result="VALID"):
     return path
 
 
+def asv_of_2014(folder):
+    place = folder / "results" / "old"
+    place.mkdir(parents=True, exist_ok=True)
+    return _json(place / "old-py2.7.json", {
+        "commit_hash": "e" * 40, "date": 1_400_000_000_000, "python": "2.7", "requirements": {}, "version": 1,
+        "params": {"machine": "old", "cpu": "A CPU", "arch": "x86_64"}, "profiles": {},
+        "results": {"time_one": 1e-3, "time_gone": None, "mem_two": 4096,
+                    "time_three": {"params": [["1", "2"]], "result": [1e-3, None]}},
+    })  # fmt: skip
+
+
+def hyperfine(folder):
+    row = {"command": "sleep 1", "mean": 1.2, "stddev": 0.1, "median": 1.1, "user": 0.01, "system": 0.02, "min": 1.0,
+           "max": 1.5, "times": [1.0, 1.1, 1.5], "exit_codes": [0, 0, 1], "parameters": {"n": "1"}}  # fmt: skip
+    return _json(folder / "hyperfine.json", {"results": [row, row | {"times": None, "exit_codes": None}]})
+
+
+def serving_benchmark(folder, *, completed=9):
+    path = folder / "serving.jsonl"
+    line = {
+        "backend": "vllm", "model_id": "a/model", "num_prompts": 10, "request_rate": 4.0, "max_concurrency": None,
+        "duration": 3.0, "completed": completed, "request_throughput": 3.0, "output_throughput": 800.0,
+        "mean_ttft_ms": 50.0, "median_ttft_ms": 45.0, "p99_ttft_ms": 120.0, "std_ttft_ms": 1.0, "median_tpot_ms": 9.8,
+        "median_e2e_latency_ms": 500.0, "date": "20260102-030405",
+    }  # fmt: skip
+    detailed = line | {"request_rate": "inf", "ttfts": [0.04, 0.05, 0.0], "itls": [[0.01, 0.02], [], [0.03]]}
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in (line, detailed)))
+    return path
+
+
+def vllm_offline(folder):
+    return _json(
+        folder / "latency.json", {"avg_latency": 0.2, "latencies": [0.1, 0.2, 0.3], "percentiles": {"50": 0.2}}
+    )
+
+
+def aiperf(folder):
+    return _json(folder / "profile_export_aiperf.json", {
+        "request_throughput": {"unit": "requests/sec", "avg": 13.0}, "request_count": {"unit": "requests", "avg": 9.0},
+        "time_to_first_token": {"unit": "ms", "avg": 60.0, "p50": 50.0, "p99": 90.0, "std": 1.0},
+        "inter_token_latency": {"unit": "ns", "avg": 5e6, "p50": 4e6},
+        "input_config": {"endpoint": {"model_names": ["a/model"]}, "loadgen": {"concurrency": 8}},
+        "start_time": "2026-01-02T03:04:05.5",
+        "telemetry_data": {"endpoints": {"x": {"gpus": {name: {"gpu_name": "A GPU"} for name in ("gpu_0", "gpu_1")}}}},
+    })  # fmt: skip
+
+
+def aiperf_requests(folder):
+    path = folder / "profile_export.jsonl"
+    metrics = {
+        "time_to_first_token": {"value": 50.0, "unit": "ms"},
+        "inter_chunk_latency": {"value": [4.0, 5.0], "unit": "ms"},
+    }
+    failed = {"metadata": {"x_request_id": "a"}, "metrics": {}, "error": {"code": 499, "type": "Cancelled"}}
+    good = {"metadata": {"x_request_id": "b"}, "metrics": metrics, "error": None}
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in (good, good, failed)))
+    return path
+
+
+def bencher(folder):
+    return _json(folder / "bmf.json", {
+        "one": {"latency": {"value": 88.0, "lower_value": 87.42, "upper_value": 88.88}, "throughput": {"value": 5.55}},
+        "two": {"accuracy": {"value": -0.25, "upper_value": 0.0}},
+    })  # fmt: skip
+
+
 ALL = (
     pytest_benchmark,
     google_benchmark,
     asv,
+    asv_of_2014,
     nvbench,
     onnxruntime,
     trtexec,
     trtexec_profile,
     mlperf,
     mlperf_inference,
+    hyperfine,
+    serving_benchmark,
+    vllm_offline,
+    aiperf,
+    aiperf_requests,
+    bencher,
 )
+
+
+def importer_name(make):
+    """The importer that reads a document."""
+    return re.sub("_(profile|requests|of_2014)$", "", make.__name__)
 
 
 def _summary(tag, hint, **values):

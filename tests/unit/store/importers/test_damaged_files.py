@@ -16,8 +16,14 @@ VALUES = (None, True, -1, 0, 1e400, "", "x" * 300, [], {}, [[]], {"a": None}, "N
 FORM = {
     "pytest.json": "pytest_benchmark", "gb.json": "google_benchmark", "abc-env.json": "asv", "nv.json": "nvbench",
     "ort.json": "onnxruntime", "engine.json": "trtexec", "layers.json": "trtexec", "result_0.txt": "mlperf",
-    "mlperf_log_summary.txt": "mlperf_inference", "deep.json": "asv",
+    "mlperf_log_summary.txt": "mlperf_inference", "deep.json": "asv", "old-py2.7.json": "asv",
+    "hyperfine.json": "hyperfine", "serving.jsonl": "serving_benchmark", "latency.json": "vllm_offline",
+    "profile_export_aiperf.json": "aiperf", "profile_export.jsonl": "aiperf", "bmf.json": "bencher",
 }  # fmt: skip
+
+
+LINES = ("mlperf", "mlperf_inference", "serving_benchmark", "aiperf_requests")
+"""Documents of several lines, which are no JSON document."""
 
 
 def places(raw, path=()):
@@ -62,14 +68,17 @@ def test_a_file_cut_off_anywhere_is_refused(make, tmp_path):
     path = make(tmp_path)
     data = path.read_bytes()
     cuts = sorted(random.Random(1).sample(range(1, len(data) - 2), 60))
+    whole_lines = make.__name__ in LINES and not make.__name__.startswith("mlperf")
     for cut in cuts:
+        if whole_lines and b"\n" in data[cut - 1 : cut + 1]:
+            continue  # fewer lines, each whole
         path.write_bytes(data[:cut])
         found = outcome(path)
         assert isinstance(found, str), f"cut at {cut} of {len(data)} it is read as whole"
 
 
 @pytest.mark.parametrize(
-    "make", [one for one in documents.ALL if not one.__name__.startswith("mlperf")], ids=lambda make: make.__name__
+    "make", [one for one in documents.ALL if one.__name__ not in LINES], ids=lambda make: make.__name__
 )
 def test_every_field_that_is_dropped_or_changed_gives_runs_or_one_line(make, tmp_path):
     path = make(tmp_path)
@@ -113,8 +122,9 @@ def test_a_missing_field_is_named_with_its_place(make, field, tmp_path):
     place = [part for part in places(raw) if part and part[-1] == name]
     where = next(one for one in place if _said(one[:-1]) == field.split("'")[0].rstrip(": "))
     path.write_text(json.dumps(changed(raw, where, None, drop=True)))
-    message = outcome(path)
-    assert f"{field} is missing" in message
+    answer = outcome(path)
+    messages = [answer] if isinstance(answer, str) else answer[0].source.lost
+    assert any(f"{field} is missing" in message for message in messages)
 
 
 def _said(place):

@@ -15,7 +15,7 @@ from nearpeak.errors import SpecError
 from nearpeak.reports.document.html import to_html
 from nearpeak.reports.document.markdown import to_markdown
 from nearpeak.reports.document.terminal import to_terminal
-from nearpeak.reports.trace_report import HOST_TITLES, document_of, to_json
+from nearpeak.reports.trace.steps_report import HOST_TITLES, document_of, to_json
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
 from nearpeak.traces.findings import report_of

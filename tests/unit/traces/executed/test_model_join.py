@@ -19,7 +19,7 @@ from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
 from nearpeak.reports.document.html import to_html  # noqa: E402
 from nearpeak.reports.document.markdown import to_markdown  # noqa: E402
 from nearpeak.reports.document.terminal import to_terminal  # noqa: E402
-from nearpeak.reports.trace_report import document_of, to_json  # noqa: E402
+from nearpeak.reports.trace.steps_report import document_of, to_json  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from nearpeak.api.trace_analysis import analyze_trace
 from nearpeak.cli import application
 from nearpeak.core.work.workload import Call, Workload
-from nearpeak.reports import trace_difference_report as difference
 from nearpeak.reports.document.html import to_html
 from nearpeak.reports.document.markdown import to_markdown
 from nearpeak.reports.document.terminal import to_terminal
-from nearpeak.reports.trace_report import document_of, to_json
+from nearpeak.reports.trace import steps_difference as difference
+from nearpeak.reports.trace.steps_report import document_of, to_json
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.execution_comparison import compare
 from nearpeak.traces.findings import RULES, planted_shares
@@ -41,7 +41,7 @@ def healthy(tmp_path_factory):
 
 
 def test_a_terminal_of_80_columns_holds_every_line(report):
-    text = to_terminal(document_of(report))
+    text = to_terminal(document_of(report), is_unfolded=True)
     assert max(map(len, text.splitlines())) <= 80
     for word in ("idle.sync_bound", "unmatched", "to refute", "measured", "expected", "of bound", "Not told"):
         assert word in text
@@ -180,7 +180,7 @@ def test_trust_in_a_finding_is_what_was_counted_or_said_to_be_unknown(report):
     assert first.planted is not None
     assert f"{first.planted.right_count} of {first.planted.trace_count} traces" in to_html(document_of(report))
     unknown = dataclasses.replace(report, findings=(dataclasses.replace(first, planted=None),))
-    assert "not measured" in to_terminal(document_of(unknown))
+    assert "not measured" in to_terminal(document_of(unknown), is_unfolded=True)
 
 
 def test_whole_windows_are_compared_without_a_verdict_on_steps(healthy):

@@ -12,7 +12,7 @@ from benchmarks.planted_traces import reported
 from nearpeak.reports.document.html import to_html
 from nearpeak.reports.document.markdown import to_markdown
 from nearpeak.reports.document.terminal import to_terminal
-from nearpeak.reports.trace_report import document_of
+from nearpeak.reports.trace.steps_report import document_of
 from nearpeak.targets import target_of
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
@@ -26,7 +26,7 @@ STATIC = 0
 def texts_of(report, width=80):
     """A report on every medium."""
     document = document_of(report)
-    return [to_terminal(document, width=width), to_markdown(document), to_html(document)]
+    return [to_terminal(document, width=width, is_unfolded=True), to_markdown(document), to_html(document)]
 
 
 def executed(cause, tmp_path, seed=SEED):

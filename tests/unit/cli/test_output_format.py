@@ -1,0 +1,95 @@
+"""Text or JSON and completed words, for every command alike."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+import nearpeak.cli
+from nearpeak.cli import application, main
+
+GEMM = ("gemm", "m=64", "n=64", "k=64", "dtype=bf16")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    def call(*words):
+        monkeypatch.setattr("sys.argv", ["nearpeak", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+def commands(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def test_every_command_with_json_has_text_too():
+    options = {
+        path: {option for parameter in command.params for option in parameter.opts}
+        for path, command in commands(typer.main.get_command(application()))
+    }
+    assert len([path for path, names in options.items() if "--json" in names]) > 30
+    assert [path for path, names in options.items() if "--json" in names and "--text" not in names] == []
+
+
+def test_no_command_decides_by_itself_what_it_prints():
+    folder = Path(nearpeak.cli.__file__).parent
+    asking = [
+        path.name for path in folder.glob("*/*.py") if path.name != "options.py" and "on_terminal" in path.read_text()
+    ]
+    assert asking == []
+
+
+@pytest.mark.parametrize(
+    "words", [("bound", *GEMM, "-t", "h100_sxm"), ("show", "models"), ("show", "targets", "t4"), ("farm", "--help")]
+)
+def test_text_reads_as_text_in_a_pipe(run, words):
+    code, out, _ = run(*words, *(() if "--help" in words else ("--text",)))
+    assert code == 0
+    assert not out.startswith("{")
+
+
+def test_json_stays_what_a_pipe_gets_and_both_at_once_are_refused(run):
+    _, out, _ = run("show", "models")
+    assert json.loads(out.splitlines()[0])["model"]
+    code, _, error = run("show", "models", "--json", "--text")
+    assert (code, "exclude each other" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("nearpeak analyze llama-3-8", "llama-3-8b"),
+        ("nearpeak bound gemm --target h200_s", "h200_sxm"),
+        ("nearpeak simulate scaled_g", "scaled_gemm"),
+        ("nearpeak provision resnet-10", "resnet-101"),
+        ("nearpeak regr", "regressions"),
+    ],
+)
+def test_a_shell_completes_names(run, monkeypatch, line, word):
+    monkeypatch.setenv("_NEARPEAK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    assert run()[1].split() == [word]
+
+
+def test_files_complete_where_a_model_may_be_one(run, monkeypatch, tmp_path):
+    (tmp_path / "step.json").touch()
+    monkeypatch.setenv("_NEARPEAK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"nearpeak analyze {tmp_path}/st")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run()[1].split() == [str(tmp_path / "step.json")]
+
+
+def test_the_script_for_a_shell_calls_the_program(run):
+    code, out, _ = run("--show-completion", "bash")
+    assert (code, "_NEARPEAK_COMPLETE=complete_bash" in out) == (0, True)

@@ -1,0 +1,155 @@
+"""`nearpeak plan serve`: a load served, the highest rate within limits, and one-line errors."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from nearpeak.cli import application
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.farm.kinds import KINDS
+
+SERVE = ("plan", "serve", "llama-3.2-1b", "--on", "2xh100_sxm", "--input", "256", "--output", "32")
+
+
+def answer_of(*words):
+    done = CliRunner().invoke(application(), [*SERVE, *words, "--json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def test_a_rate_is_served_and_every_layout_of_the_devices_compared():
+    found = answer_of("--rate", "20/s", "--price", "2.5")
+    assert {option["layout"]["tp"] for option in found["options"]} == {1, 2}
+    best = found["best"]
+    assert best["replica_count"] * best["layout"]["tp"] == 2
+    for name in ("ttft", "tpot", "latency"):
+        values = best["latencies_s"][name]
+        assert 0 < values["p50"] <= values["p90"] <= values["p99"]
+    assert best["usd_per_million_tokens"] == pytest.approx(2 * 2.5 / (3600 * best["output_tokens_per_s"]) * 1e6)
+
+
+def test_more_clients_raise_throughput_and_latency():
+    few, many = (answer_of("--concurrency", str(count), "--parallel", "tp=1")["best"] for count in (2, 64))
+    assert many["output_tokens_per_s"] > few["output_tokens_per_s"]
+    assert many["latencies_s"]["tpot"]["mean"] > few["latencies_s"]["tpot"]["mean"]
+
+
+def test_a_trace_is_served_as_it_arrives(tmp_path):
+    rows = [f"{0.1 * place},{100 + place},{20}" for place in range(60)]
+    trace = tmp_path / "trace.csv"
+    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]), "utf-8")
+    found = answer_of("--trace", str(trace), "--parallel", "tp=2", "--weights", "fp8", "--kv-cache", "fp8")
+    assert found["load"].startswith("60 requests of a trace")
+    assert found["best"]["layout"]["weight_format"] == "fp8_tensor"
+
+
+def test_the_terminal_says_rate_tails_cost_and_what_binds(tmp_path):
+    page = tmp_path / "serve.html"
+    words = ("--concurrency", "4", "--slo", "ttft=2s,tpot=1us", "--price", "2", "--text", "--html", str(page))
+    done = CliRunner().invoke(application(), [*SERVE, *words])
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.stdout.split())
+    assert "requests/s" in text
+    assert "of 1 µs" in text
+    assert "is missed" in text
+    assert "limited by" in text
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_two_services_are_compared(tmp_path):
+    before = tmp_path / "a.json"
+    before.write_text(json.dumps(answer_of("--concurrency", "4", "--parallel", "tp=1")), "utf-8")
+    words = ("--concurrency", "4", "--parallel", "tp=2", "--against", str(before), "--text")
+    done = CliRunner().invoke(application(), [*SERVE, *words])
+    assert done.exit_code == 0, done.output
+    assert "% requests per second" in done.stdout
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    ((), "give a load"),
+    (("--rate", "fast"), "is not a number of requests per second"),
+    (("--rate", "1/s", "--slo", "ttft=soon"), "is not a time"),
+    (("--rate", "1/s", "--slo", "speed=1s"), "is not one of ttft=TIME"),
+    (("--rate", "1/s", "--engine", "vlm"), "vllm_v1"),
+    (("--rate", "1/s", "--parallel", "tp=x"), "tp=NUMBER"),
+    (("--rate", "1/s", "--parallel", "tp=4"), "do not make up 2"),
+    (("--rate", "1/s", "--kv-cache", "int1"), "is not one of bf16"),
+    (("--rate", "1/s", "--weights", "fp7"), "fp7"),
+])  # fmt: skip
+def test_wrong_words_are_refused_in_one_line(words, message):
+    done = CliRunner().invoke(application(), [*SERVE, *words])
+    assert isinstance(done.exception, NearpeakError), (done.output, done.exception)
+    assert message in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_a_model_beyond_the_memory_of_all_devices_is_refused_with_what_it_needs():
+    done = CliRunner().invoke(application(), ["plan", "serve", "llama-3-70b", "--on", "1xl4", "--rate", "1/s"])
+    assert isinstance(done.exception, NearpeakError)
+    assert "cannot be served" in str(done.exception)
+
+
+def test_the_farm_serves_a_load():
+    payload = {"model": "llama-3.2-1b", "on": "1xh100_sxm", "concurrency": 4, "input_tokens": 64, "output_tokens": 16,
+               "tp": 1}  # fmt: skip
+    KINDS["serve"].check(payload)
+    assert KINDS["serve"].run(payload)["best"]["output_tokens_per_s"] > 0
+    with pytest.raises(SpecError, match="no load"):
+        KINDS["serve"].check({"model": "llama-3.2-1b", "on": "1xh100_sxm"})
+
+
+def test_two_loads_contradict_each_other():
+    done = CliRunner().invoke(application(), [*SERVE, "--rate", "2/s", "--concurrency", "4"])
+    assert str(done.exception) == "--rate and --concurrency: each states a load; give one"
+
+
+def test_requests_of_one_token_have_no_time_per_token():
+    words = ("--rate", "20/s", "--output", "1", "--parallel", "tp=1", "--slo", "tpot=50ms", "--text")
+    done = CliRunner().invoke(application(), [*SERVE, *words])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "p99 time per output token –" in " ".join(done.stdout.split())
+
+
+def test_a_given_rate_is_not_given_an_interval_beyond_its_draws():
+    best = answer_of("--rate", "20/s", "--parallel", "tp=1")["best"]
+    assert best["low_per_s"] <= best["rate_per_s"] <= best["high_per_s"] < 1.5 * best["low_per_s"]
+
+
+def test_one_request_is_served_and_devices_of_many_nodes_need_no_network(tmp_path):
+    trace = tmp_path / "one.csv"
+    trace.write_text("arrival_s,input_tokens,output_tokens\n0,100,20\n", "utf-8")
+    words = ("plan", "serve", "llama-3.2-1b", "--on", "64xh100_sxm", "--trace", str(trace), "--parallel", "tp=8")
+    done = CliRunner().invoke(application(), [*words, "--json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert json.loads(done.stdout)["load"] == "1 request of a trace, all at once"
+
+
+def test_fp8_weights_are_refused_where_no_tensor_unit_has_fp8():
+    words = ("plan", "serve", "llama-3.2-1b", "--on", "a100_sxm_80gb", "--rate", "2/s", "--weights", "fp8")
+    assert "no document states a rate of FP8 products" in str(CliRunner().invoke(application(), words).exception)
+
+
+def test_clients_are_spread_over_all_replicas_and_rate_and_latency_obey_little():
+    one = answer_of("--concurrency", "4", "--parallel", "tp=2")["best"]
+    assert one["rate_per_s"] == pytest.approx(4 / one["latencies_s"]["latency"]["mean"])
+    two = answer_of("--concurrency", "8", "--parallel", "tp=1")["best"]
+    assert two["replica_count"] == 2
+    assert two["rate_per_s"] == pytest.approx(8 / two["latencies_s"]["latency"]["mean"])
+
+
+def test_a_comparison_is_words_and_has_no_json(tmp_path):
+    before = tmp_path / "before.json"
+    before.write_text("{}", "utf-8")
+    done = CliRunner().invoke(application(), [*SERVE, "--rate", "2/s", "--against", str(before), "--json"])
+    assert "--json and --against" in str(done.exception)
+
+
+def test_an_encoder_is_not_served():
+    done = CliRunner().invoke(application(), ["plan", "serve", "bert-base", "--on", "h100_sxm", "--rate", "5/s"])
+    assert "bert-base is an encoder, which generates no tokens" in str(done.exception)
+
+
+def test_the_step_shown_is_the_step_that_a_token_takes():
+    found = answer_of("--concurrency", "16", "--parallel", "tp=2")
+    assert sum(found["parts_s"].values()) == pytest.approx(found["best"]["latencies_s"]["itl"]["p50"], rel=0.05)

@@ -1,0 +1,195 @@
+"""The first lines of a report on a step: answer per item, gap, remedy, within 25 lines of 80 columns."""
+
+import dataclasses
+import re
+
+import pytest
+from markupsafe import escape
+from tests.unit.prediction.test_execution_modes import chain
+
+import nearpeak
+from nearpeak.cli.shared.time_limit_option import exit_code, time_limit
+from nearpeak.core.answers.analysis import Opportunity
+from nearpeak.core.answers.items import Items, items_of, kv_of, sequence_of
+from nearpeak.core.answers.time_limit import LimitVerdict
+from nearpeak.errors import SpecError
+from nearpeak.judgement.step_answer import limit_verdict, remedy_of
+from nearpeak.reports import render
+from nearpeak.reports.analysis_document import document_of
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.document.markdown import to_markdown
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.step_headline import headline, verdict_sentence
+
+LONG = ["norm", "gemm", "attention", "relu", "gemm", "relu"] * 20
+
+
+def with_inputs(workload, inputs, step="forward"):
+    return dataclasses.replace(workload, origin={**workload.origin, "inputs": inputs}, step=step)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "step", "items"),
+    [
+        ("input_ids 4×1, 512 cached positions", "decode", Items(noun="token", count=4, is_one_each=True)),
+        ("input_ids 4×128", "forward", Items(noun="token", count=512)),
+        ("pixel_values 4×3×224×224", "train", Items(noun="image", count=4)),
+        ("x 4×3×640×640 fp32", "forward", Items(noun="image", count=4)),
+        ("input_ids 4×128, attention_mask 4×1×128×128", "forward", Items(noun="token", count=512)),
+        ("input_features 4×80×3000, decoder_input_ids 4×128", "forward", Items(noun="sample", count=4)),
+    ],
+)
+def test_items_follow_from_step_batch_and_inputs(inputs, step, items):
+    assert items_of(with_inputs(chain(["relu"], batch=4), inputs, step)) == items
+
+
+def test_a_source_without_a_batch_counts_steps():
+    assert items_of(dataclasses.replace(chain(["relu"]), origin={})) == Items(noun="step", count=1)
+
+
+def test_the_title_repeats_the_question():
+    workload = with_inputs(chain(["gemm"], batch=4), "input_ids 4×1, 2048 cached positions", "decode")
+    assert kv_of(workload) == 2048
+    assert sequence_of(with_inputs(workload, "input_ids 4×128")) == 128
+    first = to_terminal(document_of(nearpeak.analyze(workload, "h200_sxm"))).splitlines()[0]
+    assert first == "chain  decode step, batch 4, kv 2,048, bf16 on H200 SXM 141 GB"
+
+
+def test_the_headline_has_time_interval_rate_limit_cause_and_remedy():
+    analysis = nearpeak.analyze(with_inputs(chain(LONG), "input_ids 1×1, 512 cached positions", "decode"), "h200_sxm")
+    sentence = headline(analysis, analysis.targets[0])
+    assert re.match(r"[\d.]+ ms a token \([\d.]+ to [\d.]+, eager\), [\d,]+ tokens/s; limit [\d.]+ [mµ]s\. ", sentence)
+    assert re.search(
+        r"\d+ % of the gap: the host, which submits 120 kernels one by one\. .*: about [\d.]+ [mµ]s\.$", sentence
+    )
+
+
+def test_the_page_says_the_headline_of_each_target_and_never_a_gain_above_all_there_is():
+    analysis = nearpeak.analyze(chain(["relu"] * 100, batch=8), ["h100_sxm", "l4"])
+    page = render(analysis, "html")
+    for target in analysis.targets:
+        assert escape(headline(analysis, target)) in page
+    gains = [float(gain) for gain in re.findall(r"<span>([\d.]+) % less</span>", page)]
+    assert gains
+    assert max(gains) <= 100
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12])
+@pytest.mark.parametrize("mode", ["eager", "graph", "compiled"])
+def test_the_answer_fits_into_25_lines_of_80_columns_and_comes_first(count, mode):
+    names = ["h100_sxm", "h200_sxm", "a100_sxm_80gb", "l4", "mi300x"]
+    names = [*names, "b200_sxm", "l40s", "t4", "v100_sxm", "jetson_orin_nano", "gb200", "rtx_pro_6000"][:count]
+    workload = with_inputs(chain(LONG, batch=64), "input_ids 64×1, 512 cached positions", "decode")
+    text = to_terminal(document_of(nearpeak.analyze(workload, names, execution=mode)))
+    lines = text.splitlines()
+    assert len(lines) <= 25, text
+    assert max(map(len, lines)) <= 80
+    assert "a token" in lines[1]
+    assert lines[-1].endswith("(--why)")
+    assert all(any(line.startswith(name) for line in lines) for name in names[:5])
+
+
+def test_names_of_targets_are_neither_broken_nor_cut_and_many_targets_share_a_verdict():
+    names = ["jetson_orin_nano:15W", 'h100_sxm+power.limit="400 W"', "h100_sxm"]
+    targets = [
+        nearpeak.target("jetson_orin_nano:15W"),
+        nearpeak.target("h100_sxm", ['power.limit="400 W"']),
+        "h100_sxm",
+    ]
+    analysis = nearpeak.analyze(chain(LONG, batch=8), targets)
+    for width in (80, 100, 120):
+        text = to_terminal(document_of(analysis, time_limit("30fps")), width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert all(f"\n{name} " in text for name in names)
+        assert len(text.splitlines()) <= 25
+        assert ("energy" in text) == (width >= 100)
+    assert text.count("Within 30fps") == 1
+
+
+def test_the_same_answer_stands_in_text_page_and_markdown():
+    document = document_of(nearpeak.analyze(chain(LONG, batch=8), "h100_sxm"))
+    whole = to_terminal(document, is_unfolded=True)
+    for text in (whole, to_markdown(document), to_html(document)):
+        assert "an image" in text
+        assert "torch.compile" in text
+        assert "dense peaks" in text  # an assumption, folded in a terminal without --why
+    assert "dense peaks" not in to_terminal(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "noun", "value_s"),
+    [
+        ("20ms/token", "token", 0.02), ("30fps", "frame", 1 / 30), ("500images/s", "image", 0.002),
+        ("500 images/s", "image", 0.002), ("5 ms", "step", 0.005), ("5us", "step", 5e-6),
+        ("1e3 items/sec", "item", 1e-3),
+    ],
+)  # fmt: skip
+def test_limits_are_read_with_and_without_blanks(text, noun, value_s):
+    limit = time_limit(text)
+    assert (limit.noun, limit.value_s) == (noun, pytest.approx(value_s))
+
+
+@pytest.mark.parametrize("text", ["", "fast", "20", "0ms", "0fps", "-3 ms", "20 km", "1.2.3 ms", "20ms/", "nan ms"])
+def test_what_is_no_limit_is_refused_in_one_line(text):
+    with pytest.raises(SpecError, match=r"^--within .*: is no positive time or rate; e\.g\.") as caught:
+        time_limit(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_limit_on_other_items_is_refused_and_frames_are_images():
+    analysis = nearpeak.analyze(chain(["gemm"], batch=8), "h100_sxm")
+    assert limit_verdict(analysis, analysis.targets[0], time_limit("30fps")).allowed_s == pytest.approx(8 / 30)
+    with pytest.raises(SpecError, match="this step works on images, not on tokens"):
+        limit_verdict(analysis, analysis.targets[0], time_limit("20ms/token"))
+
+
+def test_a_token_of_each_sequence_may_take_the_whole_step_but_a_rate_is_of_all():
+    workload = with_inputs(chain(["gemm"], batch=4), "input_ids 4×1, 512 cached positions", "decode")
+    analysis = nearpeak.analyze(workload, "h100_sxm")
+    answer = analysis.targets[0]
+    assert limit_verdict(analysis, answer, time_limit("20ms/token")).allowed_s == pytest.approx(0.02)
+    assert limit_verdict(analysis, answer, time_limit("100tokens/s")).allowed_s == pytest.approx(0.04)
+
+
+def test_the_remedy_is_of_the_cause_unless_another_gains_much_more():
+    def one(kind, gain_s):
+        return Opportunity(
+            kind=kind, title=kind, where="", gain_s=gain_s, evidence="", before_s=1.0, after_s=1.0 - gain_s, action="x"
+        )
+
+    assert remedy_of((), "host") is None
+    assert remedy_of((one("batch", 0.9),), "host") is None
+    assert remedy_of((one("weights", 0.3), one("fusion", 0.2)), "launch").kind == "fusion"
+    assert remedy_of((one("weights", 0.5), one("fusion", 0.2)), "launch").kind == "weights"
+    assert remedy_of((one("weights", 0.1), one("kv_cache", 0.2)), "bandwidth").kind == "kv_cache"
+
+
+def test_a_mode_that_keeps_what_the_headline_does_not_is_named():
+    analysis = nearpeak.analyze(chain(["relu"] * 100, batch=8), "h100_sxm")
+    eager, graph, _ = analysis.targets[0].executions
+    between = time_limit(f"{1e6 * (eager.time_s + graph.time_s) / 2:.3f} us")
+    text = to_terminal(document_of(analysis, between))
+    assert "no, expected" in text
+    assert "Expected to be kept with --execution graph." in " ".join(text.split())
+
+
+def verdict(**times):
+    given = {"expected_s": 1.0, "low_s": 0.8, "high_s": 1.2, "bound_s": 0.5, "allowed_s": 1.0} | times
+    return LimitVerdict(limit=time_limit("1 s"), **given)
+
+
+@pytest.mark.parametrize(
+    ("times", "code", "part"),
+    [
+        ({"allowed_s": 2.0}, 0, "yes, 2× as fast as needed."),
+        ({"allowed_s": 1.1}, 0, "the 90 % interval ends at 1.09× the time allowed"),
+        ({"allowed_s": 0.9}, 10, "the 90 % interval begins at 0.889× the time allowed"),
+        ({"allowed_s": 0.6}, 10, "no, expected 1.67× the time allowed, the device's limit is 0.833× the time allowed."),
+        ({"allowed_s": 0.4}, 10, "no, whatever the software"),
+        ({"expected_s": None, "low_s": None, "high_s": None}, 11, "not known: nothing is predicted"),
+    ],
+)
+def test_verdicts_say_by_how_much_and_give_an_exit_code(times, code, part):
+    answer = verdict(**times)
+    assert exit_code([answer]) == code
+    assert part in verdict_sentence(answer, "h100_sxm")

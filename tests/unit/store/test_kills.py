@@ -1,0 +1,13 @@
+"""A small sample of the benchmark: commands that write are killed at random moments, and nothing is lost or twice."""
+
+import pytest
+from benchmarks.kills import TASKS, attack
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_killed_command_loses_nothing_that_it_acknowledged_and_writes_nothing_twice(task, make_place):
+    outcome = attack(task, lambda _: make_place(), 2, seed=1)
+    assert outcome.kills >= 2
+    assert (outcome.lost, outcome.twice, outcome.damaged) == (0, 0, 0)

@@ -1,0 +1,117 @@
+"""Tests of the time of a step with constant durations."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.systems.training.constant_times import move, product, program, times
+
+from nearpeak.core.systems.training_answer import PART_NAMES
+from nearpeak.core.systems.training_plan import TrainingPlan
+from nearpeak.errors import SpecError
+from nearpeak.systems.training.training_step import step_time
+
+PLAN = TrainingPlan(micro_batch=1, global_batch=8, sequence=16)
+
+
+def test_one_device_runs_its_micro_batches():
+    found = step_time([program(optimizer=(product(2),))], PLAN, times(micro_batch_s=0.5, step_s=3.0))
+    assert found.step_s == 8 * (3 + 0.5) + 2 + 3
+    assert found.parts_s["optimizer"] == 2
+    assert found.parts_s["host"] == 8 * 0.5 + 3
+
+
+@pytest.mark.parametrize("stage_count", [1, 2, 4])
+@pytest.mark.parametrize("launch_s", [0.0, 0.4, 3.0])
+@pytest.mark.parametrize("is_overlapped", [True, False])
+def test_parts_add_up_to_the_step(stage_count, launch_s, is_overlapped):
+    plan = replace(PLAN, pp=stage_count, dp=2, dp_overlap=is_overlapped)
+    programs = [
+        program(
+            stage, forward=(product(1 + stage), move()), gradient=(move("reduce_scatter", "dp"), move(dim="edp")),
+            optimizer=(product(3), move("all_gather", "dp")),
+        )
+        for stage in range(stage_count)
+    ]  # fmt: skip
+    found = step_time(programs, plan, times(1.0, 0.7, 4, launch_s=launch_s), hop_s=0.25, host_count=4)
+    assert tuple(found.parts_s) == PART_NAMES
+    assert sum(found.parts_s.values()) == pytest.approx(found.step_s, rel=1e-12)
+    assert min(found.parts_s.values()) > -1e-9
+
+
+def test_bubble_of_one_forward_one_backward():
+    plan = replace(PLAN, pp=4)
+    found = step_time([program(stage) for stage in range(4)], plan, times())
+    assert found.step_s == 33
+    assert found.parts_s["bubble"] == 9
+
+
+def test_gradients_reduced_beside_the_backward_pass_expose_the_last_bucket():
+    gradient = tuple(move(dim="dp", is_beside=True) for _ in range(4))
+    calls = {"backward": (product(),) * 8, "weight": (product(),) * 8, "gradient": gradient}
+    plan = replace(PLAN, dp=2, dp_overlap=True)
+    beside = step_time([program(**calls)], plan, times())
+    after = step_time([program(**{**calls, "gradient": tuple(move(dim="dp") for _ in range(4))})], plan, times())
+    assert after.parts_s["exposed dp"] == 4
+    assert beside.parts_s["exposed dp"] == 1
+
+
+def test_missing_chunks_are_refused():
+    with pytest.raises(SpecError, match="none of stage 1, chunk 0"):
+        step_time([program()], replace(PLAN, pp=2), times())
+
+
+def test_synchronous_hosts_wait_for_the_slowest():
+    alone, many = (step_time([program()], PLAN, times(), host_count=count) for count in (1, 64))
+    assert alone.parts_s["straggler"] == 0
+    assert 0.02 < many.parts_s["straggler"] / alone.step_s < 0.03
+
+
+def test_interleaved_chunks_shrink_the_bubble():
+    whole = replace(PLAN, pp=4)
+    split = replace(whole, chunk_count=2, schedule="interleaved")
+    halves = [program(stage, chunk) for stage in range(4) for chunk in range(2)]
+    found = step_time(halves, split, times(kernel_s=0.5))
+    assert found.step_s == 28.5
+    assert found.parts_s["bubble"] == 4.5
+
+
+def test_schedules_that_split_the_backward_pass():
+    plan = replace(PLAN, pp=4, schedule="zb-h1")
+    found = step_time([program(stage) for stage in range(4)], plan, times())
+    assert found.step_s == 27
+
+
+def test_timeline_has_a_rank_for_each_stage():
+    plan = replace(PLAN, pp=2)
+    found = step_time([program(stage) for stage in range(2)], plan, times(), has_spans=True)
+    assert {span.rank for span in found.spans} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "pp", "chunks"), [("gpipe", 4, 1), ("zb-h1", 4, 1), ("zb-h2", 4, 1), ("dualpipe", 4, 1),
+                                   ("dualpipev", 2, 2), ("interleaved", 2, 2)],
+)  # fmt: skip
+def test_parts_of_every_schedule_add_up_and_no_bubble_is_negative(schedule, pp, chunks):
+    plan = replace(PLAN, pp=pp, chunk_count=chunks, schedule=schedule)
+    programs = [replace(program(stage, forward=(product(1 + stage + chunk), move(dim="ep"))), chunk=chunk)
+                for chunk in range(chunks) for stage in range(pp)]  # fmt: skip
+    found = step_time(programs, plan, times(0.5), hop_s=0.25)
+    assert sum(found.parts_s.values()) == pytest.approx(found.step_s, rel=1e-12)
+    assert min(found.parts_s.values()) > -1e-9
+
+
+def test_overlapped_passes_hide_the_exchanges_of_experts_and_nothing_else():
+    def step(schedule, dim):
+        plan = replace(PLAN, pp=4, global_batch=32, schedule=schedule)
+        calls = {"forward": (product(), move(dim=dim)), "backward": (product(), move(dim=dim)), "weight": (product(),)}
+        return step_time([program(stage, **calls) for stage in range(4)], plan, times())
+
+    assert step("dualpipe", "ep").parts_s["exposed ep"] < step("1f1b", "ep").parts_s["exposed ep"] / 2
+    assert step("dualpipe", "tp").parts_s["exposed tp"] == step("1f1b", "tp").parts_s["exposed tp"]
+    assert step("dualpipe", "ep").step_s < step("zb-h1", "ep").step_s
+
+
+def test_a_schedule_of_other_chunks_than_the_plan_is_refused_in_one_line():
+    plan = replace(PLAN, pp=2, schedule="dualpipev")
+    with pytest.raises(SpecError, match=r"has 4 stages on pp=2, but the plan has 2 chunks; 2 chunk\(s\) per rank"):
+        step_time([program(stage) for stage in range(2)], plan, times())
