@@ -16,10 +16,12 @@ from nearpeak.cli.shared.output_format import add_text_option
 from nearpeak.errors import NearpeakError, shown
 
 _FOLDERS = {
-    path.stem: path.parent.name for path in Path(__file__).parent.glob("*/*.py") if path.parent.name != "shared"
+    path.stem: path.parent.name
+    for path in Path(__file__).parent.glob("*/*.py")
+    if path.parent.name not in ("shared", "plans")
 }
 COMMANDS = {stem: _FOLDERS[stem] for stem in sorted(_FOLDERS) if not stem.startswith("_")}
-"""The folder of each command; `shared` holds what commands have in common."""
+"""The folder of each command; `shared` holds what commands have in common, `plans` the commands of `plan`."""
 BARE = {"--telemetry": "--telemetry=100"}
 """Options whose value may be omitted, with the value that this implies."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -1,0 +1,1 @@
+"""Commands of `nearpeak plan`: `NAME_command.py` holds the function `NAME`, one file per command."""
