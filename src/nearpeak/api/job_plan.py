@@ -111,6 +111,11 @@ def _check_precision(precision: str, target: Target) -> None:
 
     if precision not in PEAK_UNITS:
         raise unknown_name("precision", precision, tuple(PEAK_UNITS))
+    if precision == "mxfp8" and "tensor.fp8" in target.peaks and "tensor.fp4" not in target.peaks:
+        # Products scaled by blocks of 32 came with FP4: PTX ISA, tcgen05.mma .block_scale; AMD CDNA 4 instruction set.
+        raise SpecError(
+            f"{target.name}: has no mxfp8 products (no block-scaled FP8); fp8-current or fp8-block run on it"
+        )
     unit = PEAK_UNITS[precision]
     if unit in ("tensor.fp8", "tensor.fp4") and "tensor.bf16" in target.peaks and unit not in target.peaks:
         raise SpecError(
