@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nearpeak.api.search_bounds import program_bound
+from nearpeak.api.second_order_time import second_order_time
 from nearpeak.api.training_time import training_time
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.systems.fabric import Cluster
@@ -38,7 +39,7 @@ FRAMEWORKS = {
 def plan_training(
     model: str | TransformerShape, cluster: Cluster, plan: TrainingPlan | None = None, *, stack: str = "megatron-lm",
     sequence: int = 0, global_batch: int = 0, precision: str = "bf16", usd_per_device_hour: float | None = None,
-    goodput: GoodputReport | None = None, with_edits: bool = True,
+    goodput: GoodputReport | None = None, optimizer: str = "adamw", with_edits: bool = True,
 ) -> PlannedTraining:  # fmt: skip
     """Return step, memory and changes of a training plan; without one, of the fastest that fits.
 
@@ -46,6 +47,7 @@ def plan_training(
         model: shape, model name or path of a config.json.
         sequence, global_batch, precision: of the search; a plan states its own.
         goodput: shares of a long run, which the cost then counts.
+        optimizer: adamw, or words of a second-order method, whose time is stated beside the step.
 
     Raises:
         SpecError: no plan fits, degrees do not divide the model, or figures are missing.
@@ -79,6 +81,7 @@ def plan_training(
         model=shape.name, target=cluster.target, device_count=cluster.device_count, fabric=cluster.fabric.name,
         plan=plan, time=answer, memory=held(plan), usd_per_device_hour=usd_per_device_hour, edits=edits, search=search,
         goodput=goodput, nearest_change=nearest,
+        second_order=None if optimizer == "adamw" else second_order_time(shape, plan, cluster, answer, optimizer),
     )  # fmt: skip
 
 

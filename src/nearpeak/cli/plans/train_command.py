@@ -39,6 +39,10 @@ def train(
     tokens_per_step: str = typer.Option("", "--tokens-per-step", help="Tokens of one step, e.g. 4M."),
     precision: str = typer.Option("bf16", "--precision", help="bf16, fp16, fp8-current, fp8-delayed, fp8-block, …"),
     stack: str = typer.Option("megatron-lm", "--stack", help="Software stack: host times and memory rules."),
+    optimizer: str = typer.Option(
+        "adamw", "--optimizer", help="adamw, or kfac, shampoo or muon: kfac,factors=10,inverses=100,grid=4 (steps "
+        "between updates; ranks that do nothing but inverses)."
+    ),
     price: str = options.PRICE,
     goodput: str = _GOODPUT,
     against: Path | None = options.AGAINST,
@@ -75,6 +79,7 @@ def train(
     planned = plan_training(
         model, cluster, plan, stack=stack, sequence=sequence, global_batch=batch, precision=precision,
         usd_per_device_hour=options.usd_of(price), goodput=long_run,
+        optimizer=optimizer,
     )  # fmt: skip
     other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
     _write_files(planned, html, trace_out)
