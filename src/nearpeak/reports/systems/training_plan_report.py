@@ -199,8 +199,10 @@ def _second_order(planned: PlannedTraining) -> Iterator[Block]:
     }  # fmt: skip
     step_s = planned.time.step_s
     rows = [(name, time_s, time_s / step_s) for name, time_s in parts.items() if time_s]
-    yield Table(columns=columns("part", "#time_s|time a step", "#share_ratio|of the step"), rows=rows,
-                name="second_order", caption=f"{added.method} adds {whole_percent(added.added_s / step_s)}")  # fmt: skip
+    yield Table(
+        columns=columns("part", "#time_s|time a step", "#share_ratio|of the step"), rows=rows, name="second_order",
+        caption=f"{added.method} adds {whole_percent(added.added_s / step_s)}",
+    )  # fmt: skip
     yield Text(
         f"Inverses take {show(added.inverse_s, 's')} on the busiest rank, their hand-out {show(added.broadcast_s, 's')}"
         ", per update of the inverses.",

@@ -92,7 +92,7 @@ def chunks_in_flight(plan: TrainingPlan, stage: int) -> int:
     [11, 9, 7, 5]
     """
     pp, chunks, batches = plan.pp, plan.chunk_count, plan.micro_batch_count
-    if isinstance(plan.schedule, str) and is_schedule_file(plan.schedule) and pp > 1:
+    if is_schedule_file(plan.schedule) and plan.pp > 1:
         return ordered(schedule_of(plan.schedule, pp, batches, chunks)).in_flight_count[stage]
     name = schedule_name(plan.schedule)
     if name in ("one_f_one_b", "interleaved"):
