@@ -85,7 +85,7 @@ def training_time(
         programs, plan, Times(kernel_durations(target, used.attention), moves, used),
         hop_s=moves(hop).time_s if hop else 0.0, host_count=host_count(cluster), has_spans=has_spans,
     )  # fmt: skip
-    return _answer(found, plan, cluster, target, used, _notes(shape, target, used, expert_load))
+    return _answer(found, plan, cluster, target, used, _notes(shape, plan, target, used, expert_load))
 
 
 @lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times
@@ -166,7 +166,9 @@ def group_mesh(plan: TrainingPlan, dim: str) -> Mesh:
     raise SpecError(f"transfer: {dim!r} is no dimension of a training plan")
 
 
-def _notes(shape: TransformerShape, target: Target, stack: Stack, expert_load: str) -> tuple[str, ...]:
+def _notes(
+    shape: TransformerShape, plan: TrainingPlan, target: Target, stack: Stack, expert_load: str
+) -> tuple[str, ...]:
     """Return what the answer assumes, a sentence each."""
     from nearpeak.systems.training.attention_kernels import attention_share
 
@@ -174,6 +176,12 @@ def _notes(shape: TransformerShape, target: Target, stack: Stack, expert_load: s
         f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}; "
         "'nearpeak calibrate stack' fits them to a measured step."
     ]
+    chunk_count = plan.pp * plan.chunk_count
+    if shape.layer_count % chunk_count:
+        notes.append(
+            f"{shape.layer_count} layers do not divide into {chunk_count} equal chunks: the first hold one more, which "
+            "Megatron-LM takes only as an explicit layout."
+        )
     if shape.experts and expert_load == "balanced":
         notes.append("Experts are loaded evenly; real routing makes the busiest rank slower.")
     share = attention_share(stack.attention, target.architecture)
