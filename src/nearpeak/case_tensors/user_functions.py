@@ -67,9 +67,9 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     """
     if text.endswith("]"):
         text, _, words = text[:-1].partition("[")
-        function = function_of(text, where)
-        configured = functools.partial(function, **settings_of(words, f"{where} {text}"))
-        return functools.update_wrapper(configured, function)
+        bare = function_of(text, where)
+        configured = functools.partial(bare, **settings_of(words, f"{where} {text}"))
+        return functools.update_wrapper(configured, bare)
     target = object_of(text, where)
     if isinstance(target, type):
         raise SpecError(f"{where} {text!r}: is a class; name a function, or an object of the class")

@@ -16,7 +16,10 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }  # fmt: skip
-_COMPARE_SETTINGS = _COMPARE | {ast.In: lambda left, right: left in right, ast.NotIn: lambda left, right: left not in right}
+_COMPARE_SETTINGS = _COMPARE | {
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
 _LARGEST = 2**63
 
 

@@ -107,7 +107,9 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
     runner = runner_of(request["runner"], replace(timing, validate=timing.validate and not checks), "forked")
     if not isinstance(runner, TimedRunner):
         raise SpecError(f"tune: runner {request['runner']} only says times; tuning needs something that runs")
-    measurement = _checked(runner, checks) or _timed(runner, case_of(request["case"]), request["best_s"], timing, checks)
+    measurement = _checked(runner, checks) or _timed(
+        runner, case_of(request["case"]), request["best_s"], timing, checks
+    )
     environment = environment_record(measurement.environment) if measurement.environment else None
     return {"measurement": measurement_record(measurement, ""), "environment": environment}
 
@@ -128,9 +130,7 @@ def _checked(runner: TimedRunner, checks: list[Case]) -> Measurement | None:
     return None
 
 
-def _timed(
-    runner: TimedRunner, case: Case, best_s: float | None, timing: Timing, checks: list[Case]
-) -> Measurement:
+def _timed(runner: TimedRunner, case: Case, best_s: float | None, timing: Timing, checks: list[Case]) -> Measurement:
     """Return the measurement of single calls until their number suffices for the rank, outputs of the last checked."""
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
@@ -145,7 +145,9 @@ def _timed(
             if timing.cache == "cold":
                 timer.flush()
             reading = timer.read(run, count)
-            samples.append(reading.time_s / count)
+            # As elsewhere, the CPU time of a single thread: other load lengthens it least.
+            is_cpu = timer.mode == "host" and timing.thread_count == 1 and reading.cpu_s > 0
+            samples.append((reading.cpu_s if is_cpu else reading.time_s) / count)
             reason = rule.reason(samples, best)
         assert reading is not None  # the loop runs once at least
         why = "validated on smaller cases" if checks else reason_unchecked(case, runner.backend)

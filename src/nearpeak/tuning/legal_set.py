@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def combination_count(space: TuningSpace) -> int:
     return math.prod(len(parameter.settings) for parameter in space.parameters)
 
 
-def legal_set(space: TuningSpace, axes: Mapping[str, Any] = {}) -> LegalSet:  # noqa: B006  # it is only read
+def legal_set(space: TuningSpace, axes: Mapping[str, Any] = MappingProxyType({})) -> LegalSet:
     """Return the configurations that fulfil all constraints, in the order of the parameters' values.
 
     Args:
@@ -122,7 +123,9 @@ def _enumerated(space: TuningSpace, axes: Mapping[str, Any]) -> Places:
     for depth, parameter in enumerate(space.parameters):
         count = len(parameter.settings)
         if len(rows) * count > _MOST_VISITED:
-            raise SpecError(f"{space.name}: has more than {MOST_LEGAL:,} configurations; add constraints or fewer values")
+            raise SpecError(
+                f"{space.name}: has more than {MOST_LEGAL:,} configurations; add constraints or fewer values"
+            )
         choices = np.tile(np.arange(count, dtype=np.int16), len(rows))
         rows = np.column_stack([np.repeat(rows, count, axis=0), choices])
         for test in tests:

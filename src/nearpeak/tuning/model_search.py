@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ _STEPS = (0.3, 3.0)
 """Factors by which the fit tries to change the inverse length of a parameter."""
 _LEAST, _MOST = 0.01, 30.0
 """Range of inverse lengths, over the whole range of a parameter's values."""
-Matrix = NDArray[np.float64]
+Matrix = NDArray[np.floating[Any]]
 
 
 class ModelSearch:
@@ -40,7 +41,7 @@ class ModelSearch:
         """Draw the first configurations."""
         self._legal, self._random = legal, np.random.default_rng(seed)
         self._start = self._random.permutation(len(legal))[:START_COUNT].tolist()
-        self._weights = np.ones(legal.unit.shape[1])
+        self._weights: Matrix = np.ones(legal.unit.shape[1])
         self._seen = np.zeros(len(legal), dtype=bool)
         self._indices: list[int] = []
         self._scores: list[float] = []
@@ -61,11 +62,11 @@ class ModelSearch:
             return int(np.flatnonzero(~self._seen)[0])
         return int(self._process.pool[int(np.argmax(gain))])
 
-    def tell(self, index: int, score: float) -> None:
+    def tell(self, index: int, *scores: float) -> None:
         """Take the time of a configuration, infinite for one that failed."""
         self._seen[index] = True
         self._indices.append(index)
-        self._scores.append(score)
+        self._scores.append(scores[0])
         if self._process is not None:
             self._process.add(self._legal.unit[index], len(self._scores) - 1)
 
@@ -83,7 +84,7 @@ class ModelSearch:
         return _Process(self._weights, (points, kept.tolist()), self._legal.unit[pool], pool)
 
     def _pool(self, scores: Matrix) -> NDArray[np.int64]:
-        """Return the candidates: all, or of a large set a random part and what differs in one parameter from the best."""
+        """Return the candidates: all, or of a large set a random part and the neighbours of the best."""
         count = len(self._legal)
         if count <= POOL_COUNT:
             return np.arange(count)
@@ -105,7 +106,7 @@ class _Process:
         self._variance = 1 - (self._half**2).sum(axis=0)
 
     def add(self, point: Matrix, place: int) -> None:
-        """Condition on one more observed point: a row of the Cholesky factor, and of its product with the candidates."""
+        """Condition on one more point: a row of the Cholesky factor, and of its product with the candidates."""
         points = point[None, :]
         row = _solved(self._factor, _kernel(points, self._points, self._weights)[0])
         rest = math.sqrt(max(1 + NOISE_RATIO - float(row @ row), 1e-9))
@@ -126,8 +127,8 @@ class _Process:
         spread = scale * np.sqrt(np.maximum(self._variance, 1e-12))
         step = (float(centred.min()) - mean) / spread
         density = np.exp(-step * step / 2) / math.sqrt(2 * math.pi)
-        gain: Matrix = spread * (step * erfc(-step / math.sqrt(2)) / 2 + density)
-        return np.maximum(gain, 0.0)
+        gain: Matrix = np.maximum(spread * (step * erfc(-step / math.sqrt(2)) / 2 + density), 0.0)
+        return gain
 
 
 def _levels(scores: list[float], kept: list[int]) -> Matrix:
@@ -142,7 +143,8 @@ def _levels(scores: list[float], kept: list[int]) -> Matrix:
     levels = np.full(len(times), np.inf)
     levels[finite] = np.log(times[finite])
     middle = float(np.median(levels[finite]))
-    return np.minimum(levels, middle + (middle - float(levels[finite].min())) + 1e-9)
+    cut: Matrix = np.minimum(levels, middle + (middle - float(levels[finite].min())) + 1e-9)
+    return cut
 
 
 def _kernel(left: Matrix, right: Matrix, weights: Matrix) -> Matrix:

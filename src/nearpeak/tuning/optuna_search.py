@@ -74,7 +74,9 @@ class OptunaSearch:
             parameter.name: optuna.distributions.IntDistribution(0, len(parameter.settings) - 1)
             for parameter in parameters
         }
-        ran = {parameter.name: int(place) for parameter, place in zip(parameters, self._legal.places[index], strict=True)}
+        ran = {
+            parameter.name: int(place) for parameter, place in zip(parameters, self._legal.places[index], strict=True)
+        }
         self._study.add_trial(optuna.trial.create_trial(params=ran, distributions=ranges, values=values))
 
     def _finite(self, scores: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ from nearpeak.core.tuning.replay import ReplayRun, ReplayStudy
 from nearpeak.core.tuning.space import Configuration
 from nearpeak.core.tuning.study import FAILED, STOPPED, TIMED, Trial
 from nearpeak.tuning.legal_set import LegalSet, legal_set
-from nearpeak.tuning.recorded_space import RecordedSpace
+from nearpeak.tuning.recorded_space import RecordedSpace, RecordedTimes
 from nearpeak.tuning.search_choice import SEARCHES, search_name
 from nearpeak.tuning.staged_stop import StopRule
 from nearpeak.tuning.study_journal import StudyJournal
@@ -18,7 +18,7 @@ from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
 def replay(
     recorded: RecordedSpace, search: str, seeds: range, *, margin_ratio: float = 0.05, most_count: int = 1000,
-    rule: StopRule = StopRule(), progress: Callable[[ReplayRun], None] = lambda _: None,
+    rule: StopRule | None = None, progress: Callable[[ReplayRun], None] = lambda _: None,
 ) -> ReplayStudy:  # fmt: skip
     """Return how a search does on a recorded space: distinct configurations until one is within the margin of the best.
 
@@ -33,7 +33,9 @@ def replay(
     name, legal = search_name(search), legal_set(recorded.space)
     runs = []
     for seed in seeds:
-        runs.append(_run(recorded, legal, name, seed, (1 + margin_ratio) * recorded.best_s, most_count, rule))
+        runs.append(
+            _run(recorded, legal, name, seed, (1 + margin_ratio) * recorded.best_s, most_count, rule or StopRule())
+        )
         progress(runs[-1])
     return ReplayStudy(
         space=recorded.space.name, search=name, margin_ratio=margin_ratio, legal_count=len(legal),
@@ -46,26 +48,24 @@ def _run(
     recorded: RecordedSpace, legal: LegalSet, name: str, seed: int, wanted_s: float, most_count: int, rule: StopRule
 ) -> ReplayRun:
     """Return one run, which ends at the first configuration whose recorded time is good enough."""
-    journal, found = StudyJournal(None, None, {}), dict[str, int]()
 
-    def evaluate(configuration: Configuration, best_s: float) -> Trial:
-        times = recorded.times[configuration]
-        if times.time_s <= wanted_s:
-            found.setdefault("count", len(journal.trials) + 1)
-        trial = recorded_trial(recorded, configuration, best_s, rule)
-        if "count" in found:  # a search without a record would go on; the replay knows that it may end
-            trial = Trial(number=0, settings=trial.settings, outcome=TIMED, time_s=0.0, samples_s=trial.samples_s)
-        return trial
+    def times_of(trial: Trial) -> RecordedTimes:
+        return recorded.times[recorded.space.configuration_of(trial.settings, "replay")]
 
-    limits = SearchLimits(trial_count=min(most_count, len(legal)), target_s=0.0, target_words="found")
-    search_trials(legal, SEARCHES[name](legal, seed, 1), evaluate, limits, journal)
-    configurations = [recorded.space.configuration_of(trial.settings, "replay") for trial in journal.trials]
-    full_s = sum(sum(recorded.times[one].samples_s) for one in configurations)
-    spent_s = sum(sum(trial.samples_s) for trial in journal.trials)
-    reached = min(recorded.times[one].time_s for one in configurations)
+    journal = StudyJournal(None, None, {})
+    limits = SearchLimits(
+        trial_count=min(most_count, len(legal)), suffices=lambda trial: times_of(trial).time_s <= wanted_s
+    )
+    search_trials(
+        legal, SEARCHES[name](legal, seed, 1),
+        lambda configuration, best_s: recorded_trial(recorded, configuration, best_s, rule), limits, journal,
+    )  # fmt: skip
+    tried = [times_of(trial) for trial in journal.trials]
     return ReplayRun(
-        seed=seed, found_count=found.get("count"), run_count=len(configurations), best_ratio=reached / recorded.best_s,
-        device_s=spent_s, full_device_s=full_s,
+        seed=seed, found_count=len(tried) if tried[-1].time_s <= wanted_s else None, run_count=len(tried),
+        best_ratio=min(times.time_s for times in tried) / recorded.best_s,
+        device_s=sum(sum(trial.samples_s) for trial in journal.trials),
+        full_device_s=sum(sum(times.samples_s) for times in tried),
     )  # fmt: skip
 
 

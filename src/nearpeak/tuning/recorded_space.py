@@ -10,7 +10,15 @@ from nearpeak.base.input_files import border, bytes_of_file, json_value, unpacke
 from nearpeak.core.tuning.space import Configuration, Parameter, Setting, TuningSpace
 from nearpeak.errors import SpecError
 
-_UNITS_S = {"milliseconds": 1e-3, "miliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "us": 1e-6, "seconds": 1.0, "s": 1.0}
+_UNITS_S = {
+    "milliseconds": 1e-3,
+    "miliseconds": 1e-3,
+    "ms": 1e-3,
+    "microseconds": 1e-6,
+    "us": 1e-6,
+    "seconds": 1.0,
+    "s": 1.0,
+}
 """Seconds of the time units that the two formats state; the misspelt one is what T4 files hold."""
 _OBJECTIVE = "time"
 
@@ -111,4 +119,4 @@ def _parameters(rows: Iterable[Mapping[str, Setting]]) -> tuple[list[str], dict[
 def _ordered(settings: Iterable[Setting]) -> list[Setting]:
     """Return values in the order of numbers where they are numbers, else as they came."""
     given = list(settings)
-    return sorted(given, key=float) if all(isinstance(value, int | float) for value in given) else given  # type: ignore[arg-type]
+    return sorted(given, key=float) if all(isinstance(value, int | float) for value in given) else given

@@ -1,6 +1,6 @@
 """Choice of the method that proposes configurations: a model, Optuna's samplers, or chance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -31,7 +31,7 @@ class RandomSearch:
 
     def __init__(self, legal: LegalSet, seed: int) -> None:
         """Draw the order."""
-        self._order = iter(np.random.default_rng(seed).permutation(len(legal)).tolist())
+        self._order: Iterator[int] = iter(np.random.default_rng(seed).permutation(len(legal)).tolist())
         self._told = set[int]()
 
     def propose(self) -> int:

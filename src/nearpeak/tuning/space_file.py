@@ -3,7 +3,7 @@
 import ast
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class SpaceFile:
     """Case that is timed."""
     checks: tuple[Case, ...] = ()
     """Smaller cases on which every configuration is validated."""
-    work: LeastWork = LeastWork()
+    work: LeastWork = field(default_factory=LeastWork)
     """Least work of a configuration."""
     evaluate: str = ""
     """Function from a configuration to its objectives, instead of a kernel."""
@@ -142,7 +142,9 @@ def _t1_space(data: Any, path: Path) -> TuningSpace:
         raise SpecError(f"{path}: is no T1 file; it has no ConfigurationSpace")
     stated = data["ConfigurationSpace"]
     parameters = tuple(
-        _parameter(str(row["Name"]), json_value(row["Values"]) if isinstance(row["Values"], str) else row["Values"], str(path))
+        _parameter(
+            str(row["Name"]), json_value(row["Values"]) if isinstance(row["Values"], str) else row["Values"], str(path)
+        )
         for row in stated["TuningParameters"]
     )
     conditions = tuple(str(row["Expression"]) for row in stated.get("Conditions", []))
@@ -154,7 +156,12 @@ def _triton_space(text: str, path: Path) -> TuningSpace:
     """Return the configurations of all `Config({…}, num_warps=…, num_stages=…)` calls with literal values."""
     rows: list[dict[str, Setting]] = []
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and _called(node.func) == "Config" and node.args and isinstance(node.args[0], ast.Dict):
+        if (
+            isinstance(node, ast.Call)
+            and _called(node.func) == "Config"
+            and node.args
+            and isinstance(node.args[0], ast.Dict)
+        ):
             pairs = [*zip(node.args[0].keys, node.args[0].values, strict=True)]
             pairs += [(ast.Constant(word.arg), word.value) for word in node.keywords if word.arg]
             rows.append({str(_literal(key, path)): _literal(value, path) for key, value in pairs})
@@ -165,7 +172,9 @@ def _triton_space(text: str, path: Path) -> TuningSpace:
     if lacking:
         raise SpecError(f"{path}: {lacking[0]} is stated in some Config calls only; state it in each")
     parameters = tuple(
-        Parameter(name=name, settings=tuple(sorted({row[name] for row in rows}, key=lambda value: (str(type(value)), value))))
+        Parameter(
+            name=name, settings=tuple(sorted({row[name] for row in rows}, key=lambda value: (str(type(value)), value)))
+        )
         for name in names
     )
     listed = tuple(dict.fromkeys(tuple(row[name] for name in names) for row in rows))

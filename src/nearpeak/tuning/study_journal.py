@@ -15,9 +15,9 @@ from nearpeak.core.tuning.study import FAILED, STUDIES, Contest, Trial
 from nearpeak.errors import SpecError
 from nearpeak.measurement.result_file import append_whole, held_file
 
-_HEAD = '{"nearpeak_study":'
+_HEAD = '{"key":"'
 MOST_BEGUN = 2
-"""Times that a configuration may begin without an end, each time ending the whole program, before it counts as failed."""
+"""Times that a configuration may end the whole program before it counts as failed."""
 
 
 class StudyJournal:
@@ -32,7 +32,7 @@ class StudyJournal:
         Raises:
             SpecError: it is no journal, or of another study; its contents are then unchanged.
         """
-        self._file, self._path = file, path
+        self._file, self.path = file, path
         self.trials: list[Trial] = []
         self.contests: list[Contest] = []
         self._begun: dict[str, int] = {}
@@ -56,11 +56,15 @@ class StudyJournal:
         if not lines:
             return
         head = _object(lines[0], str(path))
+        if "nearpeak_study" not in head:
+            raise SpecError(f"{path}: is no journal of a study; it holds {first[:40]!r}")
         if head.get("key") == digest(request):
             return
         known = head.get("request", {})
         other = sorted(name for name in {*known, *request} if known.get(name) != request.get(name))
-        raise SpecError(f"{path}: is the journal of another study: {', '.join(other) or 'key'} differs; name another file")
+        raise SpecError(
+            f"{path}: is the journal of another study: {', '.join(other) or 'key'} differs; name another file"
+        )
 
     def _take(self, line: str, where: str) -> None:
         row = _object(line, where)
@@ -95,8 +99,8 @@ class StudyJournal:
         self.contests.append(contest)
 
     def _append(self, row: Mapping[str, Any]) -> None:
-        if self._file is not None and self._path is not None:
-            append_whole(self._file, (canonical_json(row) + "\n").encode(), self._path)
+        if self._file is not None and self.path is not None:
+            append_whole(self._file, (canonical_json(row) + "\n").encode(), self.path)
 
 
 def _object(line: str, where: str) -> dict[str, Any]:

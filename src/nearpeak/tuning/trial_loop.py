@@ -31,6 +31,8 @@ class SearchLimits:
     """What that time is."""
     objectives: tuple[str, ...] = ()
     """Names of several objectives; one time otherwise."""
+    suffices: Callable[[Trial], bool] = lambda _: False
+    """Whether a trial ends the search."""
 
 
 def search_trials(
@@ -63,6 +65,8 @@ def search_trials(
         search.tell(index, *_scores(trial, limits.objectives))
         best_s, spent_s = min(best_s, trial.score_s), spent_s + trial.spent_s
         run_count, seen_count = run_count + (trial.outcome != PRUNED), seen_count + 1
+        if limits.suffices(trial):
+            return "a configuration suffices"
     return f"all {len(legal):,} legal configurations are tried or excluded"
 
 

@@ -71,7 +71,9 @@ class TuningSpace:
         values = []
         for parameter in self.parameters:
             value = named[parameter.name]
-            same = [one for one in parameter.settings if one == value and isinstance(one, bool) == isinstance(value, bool)]
+            same = [
+                one for one in parameter.settings if one == value and isinstance(one, bool) == isinstance(value, bool)
+            ]
             if not same:
                 given = ", ".join(map(str, parameter.settings))
                 raise SpecError(f"{where}: {parameter.name} = {value!r} is none of its values: {given}")
