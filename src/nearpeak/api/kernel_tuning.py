@@ -147,7 +147,7 @@ def _kernel_study(
     low_s = achievable[0] if achievable else 0.0
     limits = SearchLimits(
         trial_count=plan.trial_count, spent_s=plan.spent_s, target_s=(1 + plan.within_ratio) * low_s,
-        target_words=f"the best is within {plan.within_ratio:.0%} of the achievable time",
+        target_words=f"the best is within {100 * plan.within_ratio:g} % of the achievable time",
     )  # fmt: skip
     reason = search_trials(
         legal, SEARCHES[name](legal, plan.seed, 1), lambda one, best_s: measure_candidate(kernel, one, best_s), limits,

@@ -63,7 +63,8 @@ def read_recorded_space(path: Path) -> RecordedSpace:
     """
     data = json_value(unpacked(bytes_of_file(path), path))
     if isinstance(data, dict) and isinstance(data.get("results"), list):
-        rows = [_t4_row(row, _unit_s(data, path)) for row in data["results"]]
+        unit_s = _unit_s(data, path)
+        rows = [_t4_row(row, unit_s) for row in data["results"]]
     elif isinstance(data, dict) and isinstance(data.get("cache"), dict):
         names = [str(name) for name in data["tune_params_keys"]]
         rows = [_cache_row(row, names) for row in data["cache"].values()]

@@ -4,6 +4,7 @@ import json
 import statistics
 
 from nearpeak.core.tuning.replay import ReplayStudy
+from nearpeak.reports.brief_text import whole_percent
 from nearpeak.reports.document import Block, Details, Document, Table, Text, columns
 
 
@@ -22,7 +23,7 @@ def document_of(study: ReplayStudy, random_mean_count: float, random_median_coun
     """
     median, runs = study.median_count, len(study.runs)
     counts = sorted(run.found_count or run.run_count + 1 for run in study.runs)
-    margin = f"{study.margin_ratio:.0%}"
+    margin = whole_percent(study.margin_ratio)
     quarters = statistics.quantiles(counts, n=4) if runs > 1 else [median, median, median]
     lead = (
         f"{study.search}: {median:g} evaluations (median of {runs}) until within {margin} of the recorded optimum, "
@@ -37,7 +38,9 @@ def document_of(study: ReplayStudy, random_mean_count: float, random_median_coun
         f"{study.legal_count:,} recorded configurations, {study.failed_count:,} of them failed, {study.within_count:,} "
         f"within {margin} of the best. A failed one costs an evaluation. Mean of random draws: (N + 1) / (k + 1)."
     )
-    device = f"Device time: {study.device_ratio:.0%} of timing the same configurations in full (median of runs)."
+    device = (
+        f"Device time: {whole_percent(study.device_ratio)} of timing the same configurations in full (median of runs)."
+    )
     each = Table(
         columns=columns("#seed", "#evaluations", "#best_ratio|best / optimum", "#device_s|device time"), name="runs",
         rows=[(run.seed, run.found_count, f"{run.best_ratio:.3f}", run.device_s) for run in study.runs],
