@@ -70,8 +70,8 @@ def measure() -> Iterator[Figure]:
     )
     lost = sum(_lost(study) for study in studies)
     yield Figure(
-        name="tuning_replay_lost_runs", value=lost, unit=f"of {SEEDS * len(studies)}", bar="0 beyond 2 × random's median",
-        passed=lost == 0, seed=0,
+        name="tuning_replay_lost_runs", value=lost, unit=f"of {SEEDS * len(studies)}",
+        bar="0 beyond 2 × random's median", passed=lost == 0, seed=0,
     )  # fmt: skip
     for study in studies:
         if "A6000" in study.space:

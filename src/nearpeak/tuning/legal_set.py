@@ -45,14 +45,18 @@ class LegalSet:
             parameter.settings.index(value)
             for parameter, value in zip(self.space.parameters, configuration, strict=True)
         ]
-        return self._index.get(np.array(row, dtype=np.int16).tobytes())
+        return self.index_at(row)
+
+    def index_at(self, places: Sequence[int]) -> int | None:
+        """Return the index of a configuration by the places of its values; none where it is not legal."""
+        return self._index.get(np.array(places, dtype=np.int16).tobytes())
 
     def nearest_unseen(self, places: Sequence[int], seen: NDArray[np.bool_]) -> int:
         """Return the legal configuration that nothing has proposed yet and that differs least from `places`.
 
         Fewest parameters that differ count first, then the distance of their values; ties go to the first.
         """
-        exact = self._index.get(np.array(places, dtype=np.int16).tobytes())
+        exact = self.index_at(places)
         if exact is not None and not seen[exact]:
             return exact
         gaps = np.abs(self.places - np.array(places, dtype=np.int16))

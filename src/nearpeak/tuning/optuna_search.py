@@ -11,6 +11,8 @@ from nearpeak.tuning.legal_set import LegalSet
 
 POPULATION_COUNT = 26
 """Population of the genetic search."""
+MOST_REPEATED = 100
+"""Repeated proposals that are answered from memory before the nearest untried configuration runs."""
 _FAILED_RATIO = 10.0
 """Score of a failed configuration over the worst until then: samplers learn from numbers only."""
 
@@ -42,47 +44,42 @@ class OptunaSearch:
             )
         self._study = optuna.create_study(directions=["minimize"] * objective_count, sampler=chosen)
         self._legal, self._seen, self._asked = legal, np.zeros(len(legal), dtype=bool), dict[int, Any]()
-        self._worst = [1.0] * objective_count
+        self._known = dict[int, list[float]]()
+        self._worst: list[float | None] = [None] * objective_count
 
     def propose(self) -> int:
-        """Return the index of an untried configuration."""
-        trial = self._study.ask()
-        # Places are told in the order of the values, so that the sampler sees neighbours.
-        places = [
-            trial.suggest_int(parameter.name, 0, len(parameter.settings) - 1)
-            for parameter in self._legal.space.parameters
-        ]
+        """Return the index of an untried configuration; a repeated proposal is answered from memory, a while."""
+        trial, places = self._ask()
+        for _ in range(MOST_REPEATED):
+            index = self._legal.index_at(places)
+            if index is None or index not in self._known:
+                break
+            self._study.tell(trial, self._known[index])
+            trial, places = self._ask()
         index = self._legal.nearest_unseen(places, self._seen)
-        self._asked[index] = trial, places
+        self._asked[index] = trial
         return index
 
-    def tell(self, index: int, *scores: float) -> None:
-        """Take what a configuration reached, infinite where it failed."""
-        self._seen[index] = True
-        values = self._finite(scores)
-        trial, places = self._asked.pop(index, (None, None))
-        if trial is not None and places == self._legal.places[index].tolist():
-            self._study.tell(trial, values)
-            return
-        # The sampler proposed something else: it learns of the configuration that ran instead.
-        import optuna
-
-        if trial is not None:
-            self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    def _ask(self) -> tuple[Any, list[int]]:
+        """Return a trial with its places in the order of the values, so that the sampler sees neighbours."""
+        trial = self._study.ask()
         parameters = self._legal.space.parameters
-        ranges = {
-            parameter.name: optuna.distributions.IntDistribution(0, len(parameter.settings) - 1)
-            for parameter in parameters
-        }
-        ran = {
-            parameter.name: int(place) for parameter, place in zip(parameters, self._legal.places[index], strict=True)
-        }
-        self._study.add_trial(optuna.trial.create_trial(params=ran, distributions=ranges, values=values))
+        return trial, [trial.suggest_int(one.name, 0, len(one.settings) - 1) for one in parameters]
+
+    def tell(self, index: int, *scores: float) -> None:
+        """Take what a configuration reached, infinite where it failed; what was proposed gets it too."""
+        self._seen[index] = True
+        self._known[index] = values = self._finite(scores)
+        trial = self._asked.pop(index, None)
+        if trial is not None:
+            self._study.tell(trial, values)
 
     def _finite(self, scores: Sequence[float]) -> list[float]:
+        """Return scores as samplers take them: a failure counts as much worse than the worst."""
         values = []
         for place, score in enumerate(scores):
+            worst = self._worst[place]
             if np.isfinite(score):
-                self._worst[place] = max(self._worst[place], score) if self._asked else score
-            values.append(score if np.isfinite(score) else _FAILED_RATIO * self._worst[place])
+                self._worst[place] = score if worst is None else max(worst, score)
+            values.append(score if np.isfinite(score) else _FAILED_RATIO * (1.0 if worst is None else abs(worst)))
         return values
