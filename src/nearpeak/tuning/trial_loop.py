@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from nearpeak.core.tuning.space import Configuration
-from nearpeak.core.tuning.study import PRUNED, Trial
+from nearpeak.core.tuning.study import FAILED, PRUNED, Trial
 from nearpeak.tuning.legal_set import LegalSet
 from nearpeak.tuning.search_choice import Search
 from nearpeak.tuning.study_journal import StudyJournal
@@ -96,7 +96,11 @@ def _tried(
     failed = journal.begin(settings)
     if failed is not None:
         return failed
-    return dataclasses.replace(evaluate(configuration, best_s), number=number, bound_s=least_s)
+    trial = dataclasses.replace(evaluate(configuration, best_s), number=number, bound_s=least_s)
+    if trial.score_s >= least_s:
+        return trial
+    note = f"its time of {trial.score_s:.4g} s is below its bound of {least_s:.4g} s: a timer, rule or figure is wrong"
+    return dataclasses.replace(trial, outcome=FAILED, note=note)
 
 
 def _scores(trial: Trial, objectives: tuple[str, ...]) -> tuple[float, ...]:

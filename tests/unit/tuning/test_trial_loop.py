@@ -6,7 +6,7 @@ import pytest
 from tests.unit.tuning.planted import SPACE, time_ms
 
 from nearpeak.core.runs.paired_rounds import Judgement, PairedComparison
-from nearpeak.core.tuning.study import PRUNED, TIMED, WRONG, Trial
+from nearpeak.core.tuning.study import FAILED, PRUNED, TIMED, WRONG, Trial
 from nearpeak.tuning.finalists import winner_of
 from nearpeak.tuning.legal_set import legal_set
 from nearpeak.tuning.search_choice import SEARCHES, search_name
@@ -108,6 +108,17 @@ def test_a_search_ends_at_the_achievable_time_or_with_its_budget_and_says_which(
     assert reason == "near enough"
     assert count < 100
     assert ended(trial_count=150, spent_s=30.0)[0] == "the budget of 30 s is spent"
+
+
+def test_what_is_faster_than_its_bound_has_no_time_that_may_win():
+    journal = StudyJournal(None, None, {})
+    search = SEARCHES["model"](LEGAL, 0, 1)
+    limits = SearchLimits(trial_count=30)
+    search_trials(LEGAL, search, lambda one, _: trial_of(one, factor=0.5), limits, journal, bound_s=lambda one: 0.8)
+    for trial in journal.trials:
+        assert (trial.outcome == FAILED) == (trial.time_s < 0.8)
+        assert trial.score_s == float("inf") or trial.score_s >= 0.8
+    assert any("is below its bound of 0.8 s" in trial.note for trial in journal.trials)
 
 
 def test_the_default_runs_first():
