@@ -1,6 +1,7 @@
 """Clock of the phases of each batch: monotonic nanoseconds on a CPU, events read at the end of the epoch on CUDA."""
 
 import time
+from itertools import pairwise
 from typing import Any
 
 from nearpeak.core.edge.training_bench import PHASES
@@ -50,9 +51,9 @@ class BatchClock:
         """Return the time of each phase of each batch."""
         if self._cuda is None:
             marks_ns = [self.started_ns, *self._marks_ns]
-            spans_ns = [after - before for before, after in zip(marks_ns, marks_ns[1:], strict=False)]
+            spans_ns = [after - before for before, after in pairwise(marks_ns)]
         else:
-            pairs = zip(self._events, self._events[1:], strict=False)
+            pairs = pairwise(self._events)
             spans_ns = [round(1e6 * before.elapsed_time(after)) for before, after in pairs]
         return {f"{name}_ns": tuple(spans_ns[place::_MARKS]) for place, name in enumerate(PHASES)}
 

@@ -69,7 +69,9 @@ class RunJournal:
 
     def reason(self, key: str) -> str:
         """Return why the last run of a cell failed; empty where none did."""
-        reasons = [str(line.get("reason", "")) for line in self._lines if (line["key"], line["state"]) == (key, "failed")]
+        reasons = [
+            str(line.get("reason", "")) for line in self._lines if (line["key"], line["state"]) == (key, "failed")
+        ]
         return reasons[-1] if reasons else ""
 
     def result(self, key: str) -> bytes:

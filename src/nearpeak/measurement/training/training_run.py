@@ -48,21 +48,22 @@ def run_cell(cell: TrainingCell, data: Path, *, key: str = "", is_logged: bool =
     place = make_data(kind, cell.item_count, cell.seed, data)
     items = TrainingItems(kind, place, cell.seed)
     trainer = _Trainer(cell, items, kind.class_count, is_logged=is_logged)
-    begun_ns, epochs, missing = time.time_ns(), list[EpochLog](), "telemetry is switched off"
+    begun_ns, epochs, missing = time.time_ns(), list[EpochLog](), "switched off"
     with ExitStack() as stack:
         sampler: Any = None
         if cell.telemetry_hz:
             from nearpeak.measurement.telemetry.sampler_client import Sampler
 
             sampler = stack.enter_context(Sampler(cell.telemetry_hz))
-            missing = "; ".join(f"{name}: {why}" for name, why in sampler.unavailable) or "no sensor states power"
+            missing = "; ".join(f"{name}: {why}" for name, why in sampler.unavailable)
         for number in range(cell.epoch_count):
             log = trainer.epoch(number)
             epochs.append(log if sampler is None else _with_sensors(log, sampler.window(log.begin_ns, log.end_ns)))
     facts = {
         **board_facts(data), "mode": mode or "unknown", "cold": page_residency.DROPPED,
         "data": f"{kind.name}, {image_form()} files" if kind.is_files else f"{kind.name}, memory-mapped array",
-        "energy": "measured" if all(epoch.energies for epoch in epochs) else f"not measured: {missing}",
+        "energy": "measured" if all(epoch.energies for epoch in epochs) else "not measured: no meter answers here",
+        "sensors": f"missing: {missing}" if missing else "all",
     }  # fmt: skip
     return CellLog(
         cell=cell, key=key, environment=_environment(cell), facts=facts, begun_wall_ns=begun_ns, epochs=tuple(epochs)
