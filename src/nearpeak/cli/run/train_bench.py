@@ -85,7 +85,7 @@ def run(
         matrix, folder or file.with_suffix(".runs"), data or cache_folder() / "train-bench", store=place,
         campaign=campaign, revision=revision_of(repository, commit), branch=branch, changes_modes=modes,
         budget_s=shared.seconds_of(budget, "--budget") if budget else float("inf"),
-        told=lambda words: sys.stderr.write(f"{words}\n") and None,
+        told=_tell,
     )  # fmt: skip
     shared.tell(lambda: report.document_of(answer), lambda: report.to_json(answer), json=json)
 
@@ -119,6 +119,10 @@ def register(app: typer.Typer) -> None:
     for command in (plan, run, report):
         group.command()(command)
     app.add_typer(group, name="train-bench")
+
+
+def _tell(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
 
 
 def _place_of(store: str | None) -> str | None:

@@ -53,7 +53,7 @@ def resident_bytes(files: Iterable[Path]) -> int:
             del view
         if failed:
             return -1
-        total += min(path.stat().st_size, mmap.PAGESIZE * int((np.frombuffer(pages, np.uint8) & 1).sum()))
+        total += min(path.stat().st_size, mmap.PAGESIZE * sum(page & 1 for page in bytes(pages)))
     return total
 
 

@@ -115,12 +115,10 @@ class RunJournal:
             os.fsync(self._journal)
         lines = list[dict[str, Any]]()
         for number, text in enumerate(data[:whole].splitlines(), 1):
-            try:
+            line: Any = None
+            with contextlib.suppress(ValueError):
                 line = json.loads(text)
-                known = line["state"] in STATES and isinstance(line["key"], str)
-            except (ValueError, TypeError, KeyError):
-                known = False
-            if not known:
+            if not isinstance(line, dict) or line.get("state") not in STATES or not isinstance(line.get("key"), str):
                 raise SpecError(f"{self._folder / _JOURNAL}: line {number} is no line of a journal; was it edited?")
             lines.append(line)
         return lines

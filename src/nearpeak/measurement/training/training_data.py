@@ -1,5 +1,6 @@
 """Data sets of the training benchmark, made on this machine from a seed: memory-mapped arrays and image files."""
 
+import importlib
 import importlib.util
 import io
 import time
@@ -105,12 +106,15 @@ def _picture(kind: DataKind, label: int, seed: int, number: int, side: int) -> n
 def _write_image(path: Path, picture: npt.NDArray[np.uint8]) -> None:
     with whole_file(path) as part:
         if path.suffix == ".jpeg":
-            from PIL import Image
-
-            Image.fromarray(picture).save(part, format="jpeg", quality=_JPEG_QUALITY)
+            _pillow().fromarray(picture).save(part, format="jpeg", quality=_JPEG_QUALITY)
         else:
             head = f"P6\n{picture.shape[1]} {picture.shape[0]}\n255\n".encode()
             part.write_bytes(head + picture.tobytes())
+
+
+def _pillow() -> Any:
+    """Return Pillow's module of images, which no extra of nearpeak installs."""
+    return importlib.import_module("PIL.Image")
 
 
 class TrainingItems:
@@ -166,9 +170,7 @@ class TrainingItems:
 
 def _decoded(data: bytes, suffix: str) -> npt.NDArray[np.uint8]:
     if suffix == ".jpeg":
-        from PIL import Image
-
-        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        return np.asarray(_pillow().open(io.BytesIO(data)).convert("RGB"))
     _, size, _, pixels = data.split(b"\n", 3)
     columns, rows = map(int, size.split())
     return np.frombuffer(pixels, np.uint8).reshape(rows, columns, 3)
