@@ -7,8 +7,13 @@ from pathlib import Path
 import typer
 
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.edge.loader_answer import LoaderAnswer, LoaderCase
 from nearpeak.errors import SpecError
+from nearpeak.systems.edge.loader_plan import plan_loader
 
+_MEASURE = typer.Option(
+    "", "--measure", help="Measure a built-in model and its data here: lenet5, resnet18, mobilenetv3."
+)
 _TIMES = typer.Option(
     None, "--times", help="Recorded times of single items, one a line ('5.2 ms', or seconds): replays an epoch."
 )
@@ -18,12 +23,12 @@ _CORES = typer.Option(
 
 
 def loader(
-    files: int = typer.Option(..., "--files", min=1, help="Files, or items, of the data set."),
-    size: str = typer.Option(..., "--bytes", help="Mean size of a file, e.g. 27KB."),
-    compute: str = typer.Option(..., "--compute", help="Forward, backward and optimizer of one batch, e.g. 41ms."),
-    prep: str = typer.Option(..., "--prep", help="Decoding and transforms of one item on one core, e.g. 5.2ms/item."),
-    read: str = typer.Option(..., "--read", help="Rate of the storage for these files, e.g. 18MB/s."),
-    ram: str = typer.Option(..., "--ram", help="Memory that is left for the page cache, e.g. 4GB."),
+    files: int = typer.Option(0, "--files", min=0, help="Files, or items, of the data set."),
+    size: str = typer.Option("", "--bytes", help="Mean size of a file, e.g. 27KB."),
+    compute: str = typer.Option("", "--compute", help="Forward, backward and optimizer of one batch, e.g. 41ms."),
+    prep: str = typer.Option("", "--prep", help="Decoding and transforms of one item on one core, e.g. 5.2ms/item."),
+    read: str = typer.Option("", "--read", help="Rate of the storage for these files, e.g. 18MB/s."),
+    ram: str = typer.Option("", "--ram", help="Memory that is left for the page cache, e.g. 4GB."),
     batch: int = typer.Option(16, "--batch", min=1, help="Items of a batch."),
     workers: str = typer.Option("0,1,2,4", "--workers", help="Numbers of worker processes."),
     copy: str = typer.Option("", "--copy", help="Copy of a batch to the device, not overlapped, e.g. 1ms."),
@@ -32,6 +37,7 @@ def loader(
     order: str = typer.Option("random", "--order", help="Order of the files in each epoch: random or same."),
     cache: str = typer.Option("lru", "--cache", help="Page cache: lru, or minio (what is in stays in)."),
     times: Path | None = _TIMES,
+    measure: str = _MEASURE,
     html: Path | None = typer.Option(None, "--html", help="Write a page."),
     why: bool = shared.WHY,
     json: bool = shared.JSON,
@@ -40,23 +46,32 @@ def loader(
     """Show how long a data loader lets an epoch take, what stalls it, and what each remedy gains.
 
     Time per batch is split into compute, copies, preparation and storage; epochs after the first read from the page
-    cache what it still holds. --times adds an epoch with times that differ, and what one slow item holds up.
+    cache what it still holds. --times adds an epoch with times that differ, and what one slow item holds up. --measure
+    takes the times from three short runs on this machine: data in memory, cached files, files from storage.
     """
-    from nearpeak.core.edge.loader_answer import LoaderCase
     from nearpeak.reports.systems import loader_plan_report as report
-    from nearpeak.systems.edge.loader_plan import plan_loader
 
     shared.check_writable(html)
-    as_json, (core_count, is_shared) = shared.as_json(json=json, text=text), _cores_of(cores)
-    case = LoaderCase(
-        file_count=files, file_bytes=_quantity(size, "B", "--bytes"), batch=batch,
-        compute_s=shared.seconds_of(compute, "--compute"),
-        prep_s=shared.seconds_of(prep.removesuffix("/item"), "--prep"),
-        read_bytes_per_s=_quantity(read, "B/s", "--read"), ram_bytes=_quantity(ram, "B", "--ram"),
-        copy_s=shared.seconds_of(copy, "--copy") if copy else 0.0, prefetch_count=prefetch, core_count=core_count,
-        is_compute_on_cores=is_shared, order=order, replacement=cache,
-    )  # fmt: skip
-    answer = plan_loader(case, counts_of(workers, "--workers"), item_times_s=() if times is None else _times_of(times))
+    as_json, counts = shared.as_json(json=json, text=text), counts_of(workers, "--workers")
+    needed = {"--files": files, "--bytes": size, "--compute": compute, "--prep": prep, "--read": read, "--ram": ram}
+    if measure:
+        given = [name for name, value in needed.items() if value and name not in ("--files", "--ram")]
+        if given or copy or cores or times:
+            raise SpecError(f"--measure: finds {given[0] if given else 'all times'} itself; drop one of the two")
+        answer = _measured(measure, counts, batch=batch, files=files, prefetch=prefetch, ram=ram)
+    else:
+        if missing := [name for name, value in needed.items() if not value]:
+            raise SpecError(f"{missing[0]}: is missing; state all of {', '.join(needed)}, or --measure MODEL")
+        core_count, is_shared = _cores_of(cores)
+        case = LoaderCase(
+            file_count=files, file_bytes=_quantity(size, "B", "--bytes"), batch=batch,
+            compute_s=shared.seconds_of(compute, "--compute"),
+            prep_s=shared.seconds_of(prep.removesuffix("/item"), "--prep"),
+            read_bytes_per_s=_quantity(read, "B/s", "--read"), ram_bytes=_quantity(ram, "B", "--ram"),
+            copy_s=shared.seconds_of(copy, "--copy") if copy else 0.0, prefetch_count=prefetch, core_count=core_count,
+            is_compute_on_cores=is_shared, order=order, replacement=cache,
+        )  # fmt: skip
+        answer = plan_loader(case, counts, item_times_s=() if times is None else _times_of(times))
     if html is not None:
         from nearpeak.reports.document.html import to_html
 
@@ -65,6 +80,17 @@ def loader(
         sys.stdout.write(report.to_json(answer) + "\n")
     else:
         shared.print_document(report.document_of(answer), why=why)
+
+
+def _measured(model: str, workers: tuple[int, ...], *, batch: int, files: int, prefetch: int, ram: str) -> LoaderAnswer:
+    from nearpeak.api.loader_measurement import measured_loader
+    from nearpeak.base.folders import cache_folder
+
+    with shared.progress("measuring the loader"):
+        return measured_loader(
+            model, workers, cache_folder() / "train-bench", batch=batch, item_count=files, prefetch_count=prefetch,
+            ram_bytes=_quantity(ram, "B", "--ram") if ram else None,
+        )  # fmt: skip
 
 
 def counts_of(text: str, option: str, least: int = 0) -> tuple[int, ...]:

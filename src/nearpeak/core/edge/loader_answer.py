@@ -35,8 +35,12 @@ class LoaderCase:
     """Copy of one batch to the device, not overlapped with compute."""
     hand_over_s: float = 0.0
     """Time of the trainer to receive one batch from a worker process."""
+    send_s: float = 0.0
+    """Time of a worker process to send one batch."""
     start_s: float = 0.0
     """Start and end of one worker process at each epoch."""
+    start_once_s: float = 0.0
+    """Start and end of workers besides, however many there are."""
     prefetch_count: int = 2
     """Batches asked of each worker ahead (PyTorch's prefetch_factor)."""
     core_count: int = 0
@@ -56,7 +60,7 @@ class LoaderCase:
         for name in ("file_bytes", "compute_s", "read_bytes_per_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SpecError(f"loader: {name} is {getattr(self, name):g}; it must be more than 0 and finite")
-        for name in ("prep_s", "ram_bytes", "copy_s", "hand_over_s", "start_s", "core_count"):
+        for name in ("prep_s", "ram_bytes", "copy_s", "hand_over_s", "send_s", "start_s", "start_once_s", "core_count"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SpecError(f"loader: {name} is {getattr(self, name):g}; it must be at least 0 and finite")
         for name, value, known in (("order", self.order, ORDERS), ("replacement", self.replacement, REPLACEMENTS)):

@@ -20,6 +20,8 @@ PHASES = ("wait", "h2d", "forward", "backward", "optimizer")
 """Parts of a batch, in order: they leave nothing between them out."""
 ITEMS = {"lenet5": 2048, "resnet18": 128, "mobilenetv3": 64}
 """Items of a data set where the plan states none: some seconds an epoch on a core of a server."""
+MOST_RUNS = 100_000
+"""Runs of a plan."""
 PAIRED = ("batch", "worker_count", "cache", "model")
 """Fields of a cell that an A/B pair may differ in."""
 
@@ -138,6 +140,9 @@ class TrainingMatrix:
                 raise SpecError(f"train-bench: {name} {list(values)}: give at least one, each once")
         if self.repeat_count < 1:
             raise SpecError(f"train-bench: repeats is {self.repeat_count}; it must be at least 1")
+        combinations = len(self.models) * len(self.batches) * len(self.worker_counts) * len(self.caches)
+        if combinations * len(self.modes) * self.repeat_count > MOST_RUNS:
+            raise SpecError(f"train-bench: more than {MOST_RUNS:,} runs; name fewer repeats, workers, batches or modes")
         unknown = sorted(set(self.item_count) - set(MODELS))
         if unknown:
             raise SpecError(f"train-bench: items of {unknown[0]!r}; models are {', '.join(MODELS)}")

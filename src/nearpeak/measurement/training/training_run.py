@@ -47,7 +47,7 @@ def run_cell(cell: TrainingCell, data: Path, *, key: str = "", is_logged: bool =
     kind = KINDS[cell.model]
     place = make_data(kind, cell.item_count, cell.seed, data)
     items = TrainingItems(kind, place, cell.seed)
-    trainer = _Trainer(cell, items, kind.class_count, is_logged=is_logged)
+    trainer = Trainer(cell, items, kind.class_count, is_logged=is_logged)
     begun_ns, epochs, missing = time.time_ns(), list[EpochLog](), "switched off"
     with ExitStack() as stack:
         sampler: Any = None
@@ -70,10 +70,15 @@ def run_cell(cell: TrainingCell, data: Path, *, key: str = "", is_logged: bool =
     )
 
 
-class _Trainer:
+class Trainer:
     """Model, optimizer and data of one run."""
 
     def __init__(self, cell: TrainingCell, items: TrainingItems, classes: int, *, is_logged: bool) -> None:
+        """Make the model from the seed of the cell.
+
+        Args:
+            is_logged: whether phases of batches are marked.
+        """
         import torch
 
         self._torch, self._cell, self._items, self._is_logged = torch, cell, items, is_logged
@@ -93,7 +98,7 @@ class _Trainer:
         loaded, results = list[tuple[int, ...]](), [torch.zeros((), device=self._device) for _ in range(2)]
         cuda = torch.cuda if self._cell.device == "cuda" else None
         clock = (BatchClock if self._is_logged else NoClock)(cuda)
-        batches = iter(self._loader(number))
+        batches = iter(self.loader(number, self._cell.worker_count))
         clock.start()
         for images, labels, read in _marked(batches, clock.mark):
             loaded.append(read)
@@ -130,18 +135,25 @@ class _Trainer:
         self._optimizer.zero_grad(set_to_none=True)
         mark()
 
-    def _loader(self, number: int) -> Any:
+    def train_on(self, images: Any, labels: Any, count: int) -> None:
+        """Train on one batch several times, and wait for the device."""
+        results = [self._torch.zeros((), device=self._device) for _ in range(2)]
+        for _ in range(count):
+            self._step(images, labels, lambda: None, results)
+        results[0].item()
+
+    def loader(self, number: int, workers: int) -> Any:
         """Return the batches of an epoch, in an order of its own."""
         cell, order = self._cell, list(range(len(self._items)))
         random.Random(f"{cell.seed} {number}").shuffle(order)
         return self._torch.utils.data.DataLoader(
-            self._items, batch_size=cell.batch, sampler=order, num_workers=cell.worker_count, collate_fn=gather,
-            prefetch_factor=cell.prefetch_count if cell.worker_count else None, worker_init_fn=_end_with_trainer,
+            self._items, batch_size=cell.batch, sampler=order, num_workers=workers, collate_fn=gather,
+            prefetch_factor=cell.prefetch_count if workers else None, worker_init_fn=end_with_trainer,
             pin_memory=cell.device == "cuda",
         )  # fmt: skip
 
 
-def _end_with_trainer(number: int) -> None:
+def end_with_trainer(number: int) -> None:
     """Have a worker end when the trainer is killed."""
     del number
     limit(None)

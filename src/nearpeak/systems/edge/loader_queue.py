@@ -100,7 +100,7 @@ def loaded_epoch(case: LoaderCase, workers: int, miss_ratio: float) -> LoadedEpo
             batch_count=case.batch_count,
         )  # fmt: skip
     step_s += case.hand_over_s
-    fetch_s, start_s = prep_s + store_s, case.start_s * workers
+    fetch_s, start_s = prep_s + case.send_s + store_s, case.start_once_s + case.start_s * workers
     batch_s, limiter = _period(case, workers, store_s)
     cached_s, _ = _period(case, workers, 0.0)
     epoch_s = fetch_s + case.batch_count * batch_s
@@ -115,7 +115,7 @@ def loaded_epoch(case: LoaderCase, workers: int, miss_ratio: float) -> LoadedEpo
 
 def _period(case: LoaderCase, workers: int, store_s: float) -> tuple[float, str]:
     """Return the time between two batches, and what sets it."""
-    step_s, prep_s = case.compute_s + case.copy_s + case.hand_over_s, case.batch * case.prep_s
+    step_s, prep_s = case.compute_s + case.copy_s + case.hand_over_s, case.batch * case.prep_s + case.send_s
     slower = "storage" if store_s > prep_s else "preparation"
     limits = [(step_s, "compute"), ((prep_s + store_s) / workers, slower), (store_s, "storage")]
     if case.core_count:

@@ -1,13 +1,14 @@
-"""Runs a matrix whose cells only sleep, in a process that a test kills."""
+"""A matrix whose cells only sleep, run in processes that a test kills."""
 
-import sys
+import contextlib
+import os
+import signal
 import time
-from pathlib import Path
 
+from nearpeak.api.training_bench import run_bench
 from nearpeak.core.edge.training_bench import PHASES, CellLog, EpochLog, TrainingMatrix
 from nearpeak.core.runs.measurement import Environment
-from nearpeak.measurement.training.matrix_run import run_matrix
-from nearpeak.measurement.training.run_journal import RunJournal
+from nearpeak.store import open_store
 
 PLAN = TrainingMatrix(models=("lenet5",), worker_counts=(0, 1, 2), repeat_count=2)
 NAMES = (*(f"{name}_ns" for name in PHASES), "read_ns", "prep_ns", "worker", "item_bytes")
@@ -35,9 +36,34 @@ def execute(cell, key):
     return log_of(cell, key)
 
 
-if __name__ == "__main__":
-    with RunJournal(Path(sys.argv[1])) as journal:
-        sys.stdout.write("begun\n")
-        sys.stdout.flush()
-        for _ in run_matrix(PLAN.cells(), journal, execute, version="1"):
-            pass
+def killed_run(run, delay_s):
+    """Fork a process that runs something, and kill it after a while; say whether it was killed before its end."""
+    process = os.fork()
+    if not process:
+        try:
+            run()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    time.sleep(delay_s)
+    with contextlib.suppress(ProcessLookupError):  # not reaped yet: the number is still its own
+        os.kill(process, signal.SIGKILL)
+    _, status = os.waitpid(process, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise AssertionError("the run ended with an error")
+    return os.WIFSIGNALED(status)
+
+
+def run_apart(folder, store):
+    """Run the matrix into a store, as the command does."""
+    return run_bench(PLAN, folder, folder, store=str(store), execute=execute)
+
+
+def contents(place):
+    """What a store holds of the runs, without the numbers that it gives them."""
+    with open_store(place) as store:
+        return sorted(
+            (run.uid, series.metric.name, series.label, run.started_ns, tuple(store.samples(run.id, series.id)),
+             str(store.records(run.id, series.id)))
+            for series in store.series() for run in store.runs(set(store.history(series.id).run_ids.tolist()))
+        )  # fmt: skip

@@ -3,10 +3,6 @@
 import json
 import os
 import random
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 from tests.unit.measurement.training import matrix_of_sleeps as sleeps
@@ -16,7 +12,7 @@ from nearpeak.measurement.training.cell_process import CODEC
 from nearpeak.measurement.training.matrix_run import run_matrix
 from nearpeak.measurement.training.run_journal import RunJournal, lease_of
 
-KILLS = 6
+KILLS = 8
 
 
 def finish(folder, execute=sleeps.execute):
@@ -24,27 +20,18 @@ def finish(folder, execute=sleeps.execute):
         return list(run_matrix(sleeps.PLAN.cells(), journal, execute, version="1"))
 
 
-def killed_run(folder, delay_s):
-    words = [sys.executable, "-P", sleeps.__file__, str(folder)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, env=env)
-    assert process.stdout.readline() == b"begun\n"
-    time.sleep(delay_s)
-    process.kill()
-    process.communicate()
-
-
 def test_kills_leave_no_hole_no_duplicate_and_no_half_result(tmp_path):
-    draw = random.Random(4)
+    draw, killed = random.Random(4), tmp_path / "killed"
+    whole = sleeps.run_apart(tmp_path / "whole", tmp_path / "whole.db")
     for _ in range(KILLS):
-        killed_run(tmp_path / "killed", draw.uniform(0.0, 0.03))
-    steps = finish(tmp_path / "killed")
-    assert steps == finish(tmp_path / "whole")
-    assert all(state == "done" for _, state, _, _ in steps)
-    lines = [json.loads(line) for line in (tmp_path / "killed/journal.jsonl").read_text().splitlines()]
+        sleeps.killed_run(lambda: sleeps.run_apart(killed, tmp_path / "killed.db"), draw.uniform(0.0, 0.15))
+    answer = sleeps.run_apart(killed, tmp_path / "killed.db")
+    assert (answer.rows, answer.planned_count) == (whole.rows, 0)
+    assert sleeps.contents(tmp_path / "killed.db") == sleeps.contents(tmp_path / "whole.db")
+    lines = [json.loads(line) for line in (killed / "journal.jsonl").read_text().splitlines()]
     done = [line["key"] for line in lines if line["state"] == "done"]
-    assert len(done) == len(set(done)) == len(steps) == len(list((tmp_path / "killed/results").iterdir()))
-    assert not (tmp_path / "killed/lease.json").exists()
+    assert len(done) == len(set(done)) == len(list((killed / "results").iterdir())) == 12
+    assert not (killed / "lease.json").exists()
 
 
 def test_what_a_kill_leaves_at_each_step_is_put_right(tmp_path):
@@ -123,4 +110,3 @@ def test_logs_are_read_as_they_were_written():
     cell = next(sleeps.PLAN.cells())
     log = sleeps.log_of(cell, cell.key("1"))
     assert CODEC.value(json.loads(json.dumps(CODEC.plain(log))), type(log), "log") == log
-    assert Path(sleeps.__file__).is_file()
