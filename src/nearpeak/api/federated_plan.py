@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nearpeak.base.identity_key import Same
 from nearpeak.core.federated.client_fleet import ClientCost, ClientGroup, Fleet
-from nearpeak.core.federated.federation_answer import FleetChange, PlannedFederation, PolicyOutcome
+from nearpeak.core.federated.federation_answer import FleetChange, LearningCurve, PlannedFederation, PolicyOutcome
 from nearpeak.core.federated.round_rules import SelectionPolicy, ServerRule
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import SpecError
@@ -28,6 +28,7 @@ def plan_federation(
     fleet: Fleet | Path, model: str | Workload = "", *, policy: SelectionPolicy = RANDOM,
     server: ServerRule = SYNCHRONOUS, against: Sequence[SelectionPolicy] = (), round_count: int = 100,
     asked_count: int = 0, model_bytes: int = 0, seeds: tuple[int, ...] = (0, 1, 2), what_if: Sequence[str] = (),
+    goal_ratio: float | None = None,
 ) -> PlannedFederation:  # fmt: skip
     """Return what rounds of a federation take under a policy and others, and which change of the fleet helps.
 
@@ -36,6 +37,7 @@ def plan_federation(
         model: a model name, whose training step is captured, a saved training step, or empty where every client states
             its times and `model_bytes` is given.
         asked_count: clients of a round, at most; 10 or all of a smaller fleet without it.
+        goal_ratio: accuracy to which a small model is trained for real along the clock; not trained without it.
         what_if: kinds of changes to try, `mode`, `link`, `drop`, `add COUNT BOARD[:MODE]`.
 
     Raises:
@@ -60,7 +62,8 @@ def plan_federation(
     for rule in (policy, *against):
         logs = [simulated_rounds(federation, rule, server, seed=seed) for seed in seeds]
         first = first or logs
-        outcomes.append(outcome_of(federation, rule, server, logs, first))
+        curve = None if goal_ratio is None else _curve(federation, rule, server, logs[0], goal_ratio)
+        outcomes.append(outcome_of(federation, rule, server, logs, first, curve=curve))
     changes = tuple(
         sorted(_changes(federation, what_if, workload, policy, server, outcomes[0]), key=lambda row: row.round_mean_s)
     )  # fmt: skip
@@ -68,7 +71,7 @@ def plan_federation(
         fleet=fleet.name, model=getattr(workload, "name", "stated times"), model_bytes=size,
         client_count=fleet.client_count, asked_count=asked, round_count=round_count, epoch_count=fleet.epoch_count,
         outcomes=tuple(outcomes), changes=changes, cheapest=cheapest_change(changes, outcomes[0].round_mean_s),
-        seeds=seeds, notes=tuple(_notes(fleet)),
+        seeds=seeds, notes=tuple(_notes(fleet, is_trained=goal_ratio is not None)),
     )  # fmt: skip
 
 
@@ -170,7 +173,22 @@ def _changes(
             )  # fmt: skip
 
 
-def _notes(fleet: Fleet) -> list[str]:
+def _curve(
+    federation: "Federation", policy: SelectionPolicy, server: ServerRule, log: "RoundLog", goal_ratio: float
+) -> LearningCurve:  # fmt: skip
+    """Return the accuracy of the small model along a log."""
+    from nearpeak.systems.federated.federated_learning import learner_of, learning_curve
+    from nearpeak.systems.federated.label_data import class_count, client_data
+
+    fleet, keys = federation.fleet, federation.columns().keys
+    learner = learner_of(
+        client_data(fleet, keys, 0), keys, class_count(fleet), epoch_count=fleet.epoch_count,
+        batch_count=fleet.batch_count,
+    )  # fmt: skip
+    return learning_curve(learner, log, policy.name, server, goal_ratio=goal_ratio)
+
+
+def _notes(fleet: Fleet, *, is_trained: bool) -> list[str]:
     """Return the assumptions of a plan, a sentence each."""
     notes = [
         "A client's round is receiving, training and sending, one after the other; energy is that of clients that take "
@@ -179,4 +197,9 @@ def _notes(fleet: Fleet) -> list[str]:
     ]
     if any(group.spread_ratio == 0 for group in fleet.groups):
         notes.append("Clients without a stated spread take the same time in each round.")
+    if is_trained:
+        notes.append(
+            "Accuracy is that of a small classifier, trained for real on synthetic samples with the fleet's labels, at "
+            "most 200 a client, and tested on held-out samples of all clients; it compares policies, not models."
+        )
     return notes

@@ -166,3 +166,12 @@ def test_a_mode_that_the_board_lacks_is_refused_with_those_it_has(tmp_path):
     done = run(tmp_path, BOARDS.replace("15W", "16W"), "--model", saved_step(tmp_path))
     assert "no partition or power mode '16W'" in str(done.exception)
     assert "25W" in str(done.exception)
+
+
+def test_a_small_model_is_trained_along_the_rounds(tmp_path):
+    words = ("--model-bytes", "46.758 MB", "--rounds", "12", "--train", "--goal", "40%", "--against", "fastest")
+    curve = answer_of(tmp_path, STATED, *words)["outcomes"][0]["curve"]
+    assert len(curve["accuracy_ratio"]) == 12
+    assert curve["goal_s"] == pytest.approx(curve["goal_round_count"] * 45.4064)
+    assert "to goal" in run(tmp_path, STATED, *words, "--text").stdout
+    assert "share in per cent" in str(run(tmp_path, STATED, *words, "--goal", "2").exception)

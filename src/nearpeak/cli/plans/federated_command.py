@@ -22,6 +22,8 @@ def federated(
     server: str = typer.Option("sync", "--server", help="sync, async or buffered=UPDATES."),
     against: list[str] = _AGAINST,
     what_if: list[str] = _WHAT_IF,
+    train: bool = typer.Option(False, "--train", help="Train a small model on this CPU along the simulated rounds."),
+    goal: str = typer.Option("85%", "--goal", help="With --train: accuracy whose rounds and seconds are wanted."),
     model_bytes: str = typer.Option("", "--model-bytes", help="Bytes of the model, e.g. '46.8 MB', without --model."),
     seeds: int = typer.Option(3, "--seeds", min=1, max=100, help="Seeds of random choices, the same for all policies."),
     html: Path | None = typer.Option(None, "--html", help="Write a page."),
@@ -37,6 +39,7 @@ def federated(
     from nearpeak.api.federated_plan import plan_federation
     from nearpeak.core.federated.round_rules import policy_of, server_of
     from nearpeak.reports.systems import federation_report as report
+    from nearpeak.units import parse_share
 
     shared.check_writable(html)
     as_json = shared.as_json(json=json, text=text)
@@ -45,6 +48,7 @@ def federated(
             fleet, model, policy=policy_of(policy), server=server_of(server),
             against=[policy_of(words) for words in against], round_count=rounds, asked_count=clients,
             model_bytes=_bytes_of(model_bytes), seeds=tuple(range(seeds)), what_if=what_if,
+            goal_ratio=parse_share(goal, "--goal") if train else None,
         )  # fmt: skip
     if html is not None:
         from nearpeak.reports.document.html import to_html

@@ -12,7 +12,7 @@ from nearpeak.systems.federated.client_selection import chosen_clients, rank_val
 from nearpeak.systems.federated.keyed_draws import Floats
 from nearpeak.systems.federated.round_log import RoundLog, straggler_cause
 
-ESTIMATE_ROUNDS, HELD_RATIO, FORWARD_RATIO = 10, 0.1, 1 / 3
+ESTIMATE_ROUNDS, HELD_RATIO, FORWARD_RATIO = 5, 0.1, 1 / 3
 """Rounds between loss estimates of per-client models; share of the samples that is held out for them; a forward pass
 over a training step, whose backward pass does twice the products of the forward pass."""
 
@@ -114,7 +114,7 @@ def _round(
 
 
 def _estimates(policy: SelectionPolicy, number: int) -> bool:
-    return policy.name == "omnifedge" and number % ESTIMATE_ROUNDS == 0
+    return policy.name == "omnifedge" and (number + 1) % ESTIMATE_ROUNDS == 0
 
 
 def _estimate(clients: Clients, asked: Ints, busy_s: Floats, idle_s: Floats, down: Ints) -> float:

@@ -63,7 +63,7 @@ def test_the_golden_round_is_exact():
 def test_rounds_of_equal_random_clients_take_the_mean_of_the_slowest(count):
     fleet = Fleet(groups=(replace(group_of("board", rate_bytes_per_s=1e15), client_count=count),))
     costs = {"board": ClientCost(sample_s=0.02, low_s=0.02, high_s=0.02, busy_w=1.0, idle_w=1.0, source="")}
-    same, draw, rounds = columns(fleet, costs, model_bytes=1), np.random.default_rng(3), 4000
+    same, draw, rounds = columns(fleet, costs, model_bytes=1), np.random.default_rng(3), 2000
     log = synchronous_rounds(
         same, policy_of("random"), round_count=rounds, most=count, factors=lambda _: draw.exponential(size=count)
     )  # fmt: skip
