@@ -36,7 +36,7 @@ class Worker(NamedTuple):
 
 
 WORKERS = (Worker(0.12, 4_000), Worker(0.08, 4_000), Worker(0.05, 3_000), Worker(0.04, 4_000))
-EPOCHS, REAL_ROUNDS, BATCH = 16, 6, 32
+EPOCHS, REAL_ROUNDS, BATCH, CALIBRATION_EPOCHS = 16, 6, 32, 8
 
 
 def measure() -> Iterator[Figure]:
@@ -83,7 +83,8 @@ def _order_error() -> float:
 def real_error() -> float:
     """Return the relative error of the simulated round time against four processes with throttled shares.
 
-    One process says once how much CPU time a sample takes; everything else follows from shares, samples and epochs.
+    Each process says once how much CPU time a sample takes it, beside the others; everything else follows from shares,
+    samples and epochs.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
@@ -94,7 +95,9 @@ def real_error() -> float:
         pipes.append(here)
     try:
         model = LAYERS.initial(SEED)
-        sample_s = float(np.median([_calibrated(pipes[0], model) for _ in range(5)]))
+        for pipe in pipes:
+            pipe.send_bytes(np.array([-CALIBRATION_EPOCHS, 0]).tobytes() + model.tobytes())
+        sample_s = [float(np.frombuffer(pipe.recv_bytes())[0]) for pipe in pipes]
         times_s = []
         for number in range(REAL_ROUNDS + 1):
             begun_s = time.perf_counter()
@@ -107,30 +110,24 @@ def real_error() -> float:
         for process in processes:
             process.terminate()
             process.join()
-    return abs(_simulated(sample_s) / float(np.mean(times_s[1:])) - 1)
+    return abs(_simulated(sample_s) / float(np.median(times_s[1:])) - 1)
 
 
-def _calibrated(pipe: Connection, model: np.ndarray) -> float:
-    """Return the CPU time of a sample, measured over one epoch of the first process."""
-    pipe.send_bytes(np.array([0, 0]).tobytes() + model.tobytes())
-    return float(np.frombuffer(pipe.recv_bytes())[0])
-
-
-def _simulated(sample_s: float) -> float:
+def _simulated(sample_s: list[float]) -> float:
     groups = tuple(
         replace(group_of(f"process{place}", sample_count=worker.samples, rate_bytes_per_s=1e9))
         for place, worker in enumerate(WORKERS)
     )
     costs = {
         group.name: ClientCost(
-            sample_s=sample_s / worker.share,
-            low_s=sample_s,
-            high_s=sample_s,
+            sample_s=used_s / worker.share,
+            low_s=used_s,
+            high_s=used_s,
             busy_w=None,
             idle_w=None,
             source="measured",
         )
-        for group, worker in zip(groups, WORKERS, strict=True)
+        for group, worker, used_s in zip(groups, WORKERS, sample_s, strict=True)
     }
     fleet = Fleet(groups=groups, epoch_count=EPOCHS)
     federation = Federation(fleet, costs, 8 * LAYERS.parameter_count, REAL_ROUNDS, len(WORKERS))
@@ -138,7 +135,7 @@ def _simulated(sample_s: float) -> float:
 
 
 def run_worker(pipe: Connection, share: float, samples: int) -> None:
-    """Train on whatever arrives, using no more than a share of one core; no epochs stand for a calibration."""
+    """Train on whatever arrives, using no more than a share of one core; negative epochs ask for CPU time."""
     draw = np.random.default_rng(samples)
     data, labels = draw.normal(size=(samples, LAYERS.input_count)), draw.integers(0, 10, samples)
     while True:
@@ -146,19 +143,19 @@ def run_worker(pipe: Connection, share: float, samples: int) -> None:
         epochs, number = np.frombuffer(message[:16], np.int64).tolist()
         model = np.frombuffer(message[16:])
         begun_s, used_s = time.perf_counter(), time.process_time()
-        for epoch in range(epochs or 1):
+        for epoch in range(abs(epochs)):
             for start in range(0, samples, BATCH):
                 rows = slice(start, start + BATCH)
                 model = trained(
                     LAYERS, model, data[rows], labels[rows], epoch_count=1, batch_count=BATCH, seed=number + epoch
                 )
-                ahead_s = (time.process_time() - used_s) / share - (time.perf_counter() - begun_s) if epochs else 0.0
+                ahead_s = (time.process_time() - used_s) / share - (time.perf_counter() - begun_s)
                 if ahead_s > PACE_S:
                     time.sleep(ahead_s)
-        if epochs:
+        if epochs > 0:
             pipe.send_bytes(model.tobytes())
         else:
-            pipe.send_bytes(np.array([(time.process_time() - used_s) / samples]).tobytes())
+            pipe.send_bytes(np.array([(time.process_time() - used_s) / (-epochs * samples)]).tobytes())
 
 
 def _most(name: str, value: float, unit: str, most: float) -> Figure:
