@@ -1,0 +1,1 @@
+"""Values of boards, sensor streams, pipelines and fleets at the edge."""

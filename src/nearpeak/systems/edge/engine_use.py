@@ -1,0 +1,87 @@
+"""Use of engines by streams: units of an engine, utilisation, shared engines, and windows of stages."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from nearpeak.core.edge.stream_rig import FULL_SHARE, Rig, RigStage, SensorStream
+
+
+def pinned(rig: Rig) -> Rig:
+    """Return the rig with every stream's stages on one unit of each engine that has several, the busiest first.
+
+    Work that is pinned to a core or an accelerator can be analysed unit by unit; units without work are left out.
+
+    >>> stage = RigStage(engine="cpu", time_ns=6)
+    >>> streams = tuple(SensorStream(name=n, period_ns=10, deadline_ns=10, stages=(stage,)) for n in "ab")
+    >>> [s.stages[0].engine for s in pinned(Rig(name="r", streams=streams, engine_counts={"cpu": 2})).streams]
+    ['cpu', 'cpu:1']
+    """
+    streams = list(rig.streams)
+    for engine, count in rig.engine_counts.items():
+        loads = [Fraction()] * count
+        shares = [_share(stream, engine) for stream in streams]
+        for place in sorted(range(len(streams)), key=lambda index: (-shares[index], index)):
+            if shares[place]:
+                unit = loads.index(min(loads))
+                loads[unit] += shares[place]
+                streams[place] = _moved(streams[place], engine, f"{engine}:{unit}" if unit else engine)
+    return rig.with_streams(tuple(streams))
+
+
+def _moved(stream: SensorStream, engine: str, unit: str) -> SensorStream:
+    stages = (replace(stage, engine=unit) if stage.engine == engine else stage for stage in stream.stages)
+    return replace(stream, stages=tuple(stages))
+
+
+def _share(stream: SensorStream, engine: str, *, is_whole: bool = True) -> Fraction:
+    """Return the share of an engine's time that a stream needs; in parts of the engine, unless it takes it whole."""
+    time = sum(
+        Fraction(stage.time_ns if is_whole else stage.time_ns * stage.share, 1 if is_whole else FULL_SHARE)
+        for stage in stream.stages if stage.engine == engine
+    )  # fmt: skip
+    return time / stream.period_ns
+
+
+def utilisation_of(rig: Rig, schedule: str) -> Mapping[str, Fraction]:
+    """Return the utilisation of every engine that is used; above 1 no schedule keeps up."""
+    engines = dict.fromkeys(stage.engine for stream in rig.streams for stage in stream.stages)
+    is_whole = schedule != "streams"
+    return {
+        engine: sum((_share(stream, engine, is_whole=is_whole) for stream in rig.streams), Fraction())
+        for engine in engines
+    }
+
+
+def shared_engines(streams: tuple[SensorStream, ...]) -> frozenset[str]:
+    """Return the engines that more than one stage uses, or a stream whose frames may overtake their deadline."""
+    counts = Counter(stage.engine for stream in streams for stage in stream.stages)
+    long = {
+        stage.engine for stream in streams if stream.deadline_ns > stream.period_ns and len(stream.stages) > 1
+        for stage in stream.stages
+    }  # fmt: skip
+    return frozenset({engine for engine, count in counts.items() if count > 1} | long)
+
+
+def stage_windows(stream: SensorStream, shared: frozenset[str]) -> tuple[int, ...]:
+    """Return the time within which each stage must end after the one before it, in ns; they add up to the deadline.
+
+    Stages on an engine of their own take what they take; those on shared engines divide the slack by their times.
+
+    >>> stages = (RigStage(engine="h2d", time_ns=1), RigStage(engine="gpu", time_ns=4))
+    >>> stream = SensorStream(name="a", period_ns=10, deadline_ns=10, stages=stages)
+    >>> stage_windows(stream, frozenset({"gpu"})), stage_windows(stream, frozenset({"gpu", "h2d"}))
+    ((1, 9), (2, 8))
+    """
+    weights = [stage.time_ns if stage.engine in shared else 0 for stage in stream.stages]
+    if not any(weights):
+        weights = [stage.time_ns or 1 for stage in stream.stages]
+    slack, whole = stream.deadline_ns - stream.time_ns, sum(weights)
+    windows, done, given = [], 0, 0
+    for stage, weight in zip(stream.stages, weights, strict=True):
+        done += weight
+        upto = slack * done // whole
+        windows.append(stage.time_ns + upto - given)
+        given = upto
+    return tuple(windows)
