@@ -135,6 +135,8 @@ class PlannedStreams:
     """Time in which this schedule does them."""
     serial_s: float
     """Time in which they are done one after the other."""
+    alternatives: tuple[str, ...] = ()
+    """Other schedules under which every deadline is proved, where it is not under this one."""
     modes: tuple[ModeVerdict, ...] = ()
     """Power modes, least power first; empty where they were not asked for."""
     least_mode: str = ""

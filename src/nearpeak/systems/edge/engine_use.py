@@ -4,8 +4,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from nearpeak.core.edge.stream_rig import FULL_SHARE, Rig, RigStage, SensorStream
+
+
+class EngineLoad(NamedTuple):
+    """Work of an engine."""
+
+    frame_ns: int
+    """Time of one frame of every stream."""
+    share: Fraction
+    """Share of its time that is asked for."""
 
 
 def pinned(rig: Rig) -> Rig:
@@ -54,34 +64,52 @@ def utilisation_of(rig: Rig, schedule: str) -> Mapping[str, Fraction]:
     }
 
 
-def shared_engines(streams: tuple[SensorStream, ...]) -> frozenset[str]:
-    """Return the engines that more than one stage uses, or a stream whose frames may overtake their deadline."""
+def shared_engines(streams: tuple[SensorStream, ...]) -> Mapping[str, EngineLoad]:
+    """Return the load of engines that more than one stage uses, or a stream whose frames may overtake one another."""
     counts = Counter(stage.engine for stream in streams for stage in stream.stages)
     long = {
         stage.engine for stream in streams if stream.deadline_ns > stream.period_ns and len(stream.stages) > 1
         for stage in stream.stages
     }  # fmt: skip
-    return frozenset({engine for engine, count in counts.items() if count > 1} | long)
+    return {
+        engine: EngineLoad(
+            sum(stage.time_ns for stream in streams for stage in stream.stages if stage.engine == engine),
+            sum((_share(stream, engine) for stream in streams), Fraction()),
+        )
+        for engine, count in counts.items() if count > 1 or engine in long
+    }  # fmt: skip
 
 
-def stage_windows(stream: SensorStream, shared: frozenset[str]) -> tuple[int, ...]:
+def stage_windows(stream: SensorStream, shared: Mapping[str, EngineLoad]) -> tuple[int, ...]:
     """Return the time within which each stage must end after the one before it, in ns; they add up to the deadline.
 
-    Stages on an engine of their own take what they take; those on shared engines divide the slack by their times.
+    Stages on an engine of their own take what they take. On shared engines the time of one frame of every stream is
+    enough for all but the busiest engine, which gets the rest; where that leaves too little, the slack is divided by
+    the times of the stages.
 
     >>> stages = (RigStage(engine="h2d", time_ns=1), RigStage(engine="gpu", time_ns=4))
-    >>> stream = SensorStream(name="a", period_ns=10, deadline_ns=10, stages=stages)
-    >>> stage_windows(stream, frozenset({"gpu"})), stage_windows(stream, frozenset({"gpu", "h2d"}))
-    ((1, 9), (2, 8))
+    >>> stream = SensorStream(name="a", period_ns=12, deadline_ns=12, stages=stages)
+    >>> stage_windows(stream, {"gpu": EngineLoad(8, Fraction(1, 2))})
+    (1, 11)
+    >>> stage_windows(stream, {"gpu": EngineLoad(8, Fraction(1, 2)), "h2d": EngineLoad(3, Fraction(1, 4))})
+    (3, 9)
     """
     weights = [stage.time_ns if stage.engine in shared else 0 for stage in stream.stages]
     if not any(weights):
         weights = [stage.time_ns or 1 for stage in stream.stages]
+    else:
+        busiest = max((place for place, weight in enumerate(weights) if weight),
+                      key=lambda place: (shared[stream.stages[place].engine].share, -place))  # fmt: skip
+        windows = [shared[stage.engine].frame_ns if weight else stage.time_ns
+                   for stage, weight in zip(stream.stages, weights, strict=True)]  # fmt: skip
+        windows[busiest] = stream.deadline_ns - sum(windows) + windows[busiest]
+        if windows[busiest] >= 2 * stream.stages[busiest].time_ns:
+            return tuple(windows)
     slack, whole = stream.deadline_ns - stream.time_ns, sum(weights)
-    windows, done, given = [], 0, 0
+    divided, done, given = [], 0, 0
     for stage, weight in zip(stream.stages, weights, strict=True):
         done += weight
         upto = slack * done // whole
-        windows.append(stage.time_ns + upto - given)
+        divided.append(stage.time_ns + upto - given)
         given = upto
-    return tuple(windows)
+    return tuple(divided)

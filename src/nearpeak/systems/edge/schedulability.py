@@ -56,8 +56,12 @@ def judge_streams(rig: Rig, schedule: str) -> Schedulability:
         if full:
             return Schedulability(verdict=REFUTED, reason=f"{reason}; too slowly for a short timeline")
         if course.is_whole:
-            return Schedulability(verdict=PROVED, reason="the course of the stated arrivals was simulated until it repeats")
-        return Schedulability(verdict=UNDECIDED, reason="no miss in the simulated frames, but the course did not repeat")
+            return Schedulability(
+                verdict=PROVED, reason="the course of the stated arrivals was simulated until it repeats"
+            )
+        return Schedulability(
+            verdict=UNDECIDED, reason="no miss in the simulated frames, but the course did not repeat"
+        )
     return _any_offsets(rig, schedule)
 
 

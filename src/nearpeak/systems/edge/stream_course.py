@@ -55,6 +55,8 @@ def simulate_streams(
                     break
         count += frames
         missed = missed or _starved(rig, board, stop)
+        if missed and stops_at_miss:
+            stop = min(stop, board.now_ns + 1)
         state = board.state(stop)
         if (missed and stops_at_miss) or frames > most_frames or state in seen:
             start, is_whole = seen.get(state, 0), state in seen and frames <= most_frames

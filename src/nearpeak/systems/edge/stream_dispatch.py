@@ -2,13 +2,13 @@
 
 import heapq
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearpeak.core.edge.stream_answer import StageRun
 from nearpeak.core.edge.stream_rig import FULL_SHARE, RigStage, SensorStream
-from nearpeak.systems.edge.engine_use import shared_engines, stage_windows
+from nearpeak.systems.edge.engine_use import EngineLoad, shared_engines, stage_windows
 
 DEVICE = ("h2d", "gpu", "d2h")
 """Engines that the legacy default stream holds all at once."""
@@ -49,13 +49,13 @@ class Course:
     """End of each frame by stream."""
 
 
-def pieces_of(stream: SensorStream, schedule: str, shared: frozenset[str]) -> tuple[Piece, ...]:
+def pieces_of(stream: SensorStream, schedule: str, shared: Mapping[str, EngineLoad]) -> tuple[Piece, ...]:
     """Return the pieces of a frame, each due at the end of its stage's window.
 
     >>> from nearpeak.core.edge.stream_rig import RigStage
     >>> stages = (RigStage(engine="h2d", time_ns=1), RigStage(engine="gpu", time_ns=4, slice_count=2))
     >>> stream = SensorStream(name="a", period_ns=10, deadline_ns=10, stages=stages)
-    >>> [piece.due_ns for piece in pieces_of(stream, "edf", frozenset({"h2d", "gpu"}))]
+    >>> [piece.due_ns for piece in pieces_of(stream, "edf", shared_engines((stream,)))]
     [2, 10, 10]
     """
     pieces, due = [], 0
@@ -85,6 +85,7 @@ class Dispatcher:
         self.streams, self.by_deadline = streams, schedule != "streams"
         shared = shared_engines(tuple(streams))
         self.pieces = [pieces_of(stream, schedule, shared) for stream in streams]
+        self.engine_count = len({engine for row in self.pieces for piece in row for engine, _ in piece.needs})
         self.arrivals = [(offset, index, 0) for index, offset in enumerate(offsets_ns)]
         heapq.heapify(self.arrivals)
         self.offsets_ns, self.now_ns = tuple(offsets_ns), 0
@@ -128,7 +129,10 @@ class Dispatcher:
         """Start what fits; nothing overtakes a piece that waits for the same engine."""
         blocked: set[str] = set()
         left = []
-        for waiting in self.ready:
+        for place, waiting in enumerate(self.ready):
+            if len(blocked) == self.engine_count:
+                left += self.ready[place:]
+                break
             piece = self.pieces[waiting.stream][waiting.place]
             fits = all(
                 engine not in blocked and self.used.get(engine, 0) + share <= FULL_SHARE
