@@ -11,6 +11,7 @@ from nearpeak.core.answers.prediction import Prediction
 from nearpeak.core.edge.stream_answer import PlannedStreams
 from nearpeak.core.edge.stream_rig import SCHEDULES
 from nearpeak.core.work.target import Target
+from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.edge.rig_file import StagePrices, rig_of
 from nearpeak.systems.edge.stream_schedule import compare_modes, plan_streams
@@ -32,7 +33,7 @@ def plan_rig(
     if schedule not in SCHEDULES:
         raise unknown_name("schedule", schedule, SCHEDULES)
     board = device_of(target)
-    stem, _, mode = board.name.partition(":")
+    mode = board.name.partition(":")[2]
     planned = plan_streams(
         rig_of(path, _prices(board, is_pessimistic), mode, is_compared=compares_modes), board.name, schedule
     )
@@ -109,5 +110,5 @@ def model_time(path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ..
 
 
 @lru_cache(maxsize=64)
-def _captured(path: Path, shapes: tuple[tuple[str, tuple[int, ...]], ...]):  # type: ignore[no-untyped-def]
+def _captured(path: Path, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Workload:
     return capture(path, shapes=dict(shapes))

@@ -12,8 +12,8 @@ def streams(
     rig: Path = typer.Argument(help="TOML file of [[stream]] tables: rate, deadline, offset, stages, times or model."),
     target: list[str] = shared.ONE_TARGET,
     schedule: str = typer.Option(
-        "streams", "--schedule", help="streams: in order of arrival, side by side; edf: nearest deadline first; slices: "
-        "likewise, kernels cut so that others pass."
+        "streams", "--schedule", help="streams: in order of arrival, side by side; edf: nearest deadline first; "
+        "slices: likewise, kernels cut so that others pass."
     ),
     modes: bool = typer.Option(False, "--modes", help="Judge every power mode; name the least that meets all."),
     pessimistic: bool = typer.Option(False, "--pessimistic", help="Take the high ends of predicted times."),

@@ -46,8 +46,8 @@ def _verdict(planned: PlannedStreams) -> str:
         text += f" Kernel of {', '.join(cuts)}." if cuts else ""
     elif outcome.verdict == REFUTED and outcome.missed:
         text = (
-            f"Not schedulable: frame {outcome.missed_frame} of {outcome.missed} ends {brief(outcome.late_ns / 1e9, 's')} "
-            f"after its deadline; {outcome.reason}."
+            f"Not schedulable: frame {outcome.missed_frame} of {outcome.missed} ends "
+            f"{brief(outcome.late_ns / 1e9, 's')} after its deadline; {outcome.reason}."
         )
     else:
         text = f"{'Not schedulable' if outcome.verdict == REFUTED else 'Undecided'}: {outcome.reason}."
@@ -119,7 +119,7 @@ def _counter_example(planned: PlannedStreams) -> Iterator[Block]:
     """Yield the timeline of a late frame for pages."""
     runs = planned.outcome.timeline
     if runs:
-        start = min(min(run.ready_ns for run in runs), min(run.start_ns for run in runs))
+        start = min(run.ready_ns for run in runs)
         lanes = tuple(dict.fromkeys(run.engine for run in runs))
         slices = [(lanes.index(run.engine), run.start_ns - start, run.stop_ns - start, f"{run.stream} {run.frame}",
                    run.stream) for run in runs]  # fmt: skip

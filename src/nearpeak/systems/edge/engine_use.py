@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from nearpeak.core.edge.stream_rig import FULL_SHARE, Rig, RigStage, SensorStream
+from nearpeak.core.edge.stream_rig import FULL_SHARE, Rig, SensorStream
 
 
 class EngineLoad(NamedTuple):

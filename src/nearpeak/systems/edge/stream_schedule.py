@@ -80,7 +80,7 @@ def makespans(rig: Rig, schedule: str) -> tuple[int, int, int]:
     for _ended in board.advance(serial + 1):
         pass
     makespan = max(ends[0] for ends in board.course.ends_ns)
-    return int(max(max(stream.time_ns for stream in rig.streams), *loads.values())), makespan, serial
+    return int(max(*(stream.time_ns for stream in rig.streams), *loads.values())), makespan, serial
 
 
 def _responses(

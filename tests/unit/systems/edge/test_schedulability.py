@@ -1,8 +1,8 @@
 """Verdicts on sensor rigs: brute force over every offset, and timelines that really miss."""
 
 import pytest
-
 from benchmarks.stream_rigs import FAMILIES, compare
+
 from nearpeak.core.edge.stream_rig import Rig, RigStage, SensorStream
 from nearpeak.errors import SpecError
 from nearpeak.systems.edge.schedulability import judge_streams, sliced
