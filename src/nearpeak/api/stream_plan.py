@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from nearpeak.api.questions import analyze, capture, device_of
 from nearpeak.base.registry import unknown_name
@@ -15,6 +16,17 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.edge.rig_file import StagePrices, rig_of
 from nearpeak.systems.edge.stream_schedule import compare_modes, plan_streams
+
+
+class ModelTime(NamedTuple):
+    """Time of one inference on a board."""
+
+    time_s: float
+    """Expected."""
+    high_s: float
+    """High end of the 90 % interval."""
+    bound_s: float
+    """Least, in any number of kernels."""
 
 
 def plan_rig(
@@ -89,14 +101,14 @@ def _prices(board: Target, is_pessimistic: bool) -> StagePrices:
         return predicted.high_s if is_pessimistic else predicted.time_s
 
     def model_s(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> float:
-        low_s, high_s = model_time(path, board, tuple(sorted(shapes.items())))
-        return high_s if is_pessimistic else low_s
+        times = model_time(path, board, tuple(sorted(shapes.items())))
+        return times.high_s if is_pessimistic else times.time_s
 
     return StagePrices(copy_s, model_s)
 
 
-def model_time(path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[float, float]:
-    """Return the expected time of one inference and the high end of its interval, submitted as a graph.
+def model_time(path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> ModelTime:
+    """Return the expected time of one inference, submitted as a graph, and its bound.
 
     Raises:
         NotModelledError: none of its operators can be predicted.
@@ -106,7 +118,7 @@ def model_time(path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ..
     times = next((row for row in answer.executions if row.mode == "graph"), answer.prediction)
     if times is None:
         raise NotModelledError(f"{path}: none of its operators can be predicted on {board.name}")
-    return times.time_s, times.high_s
+    return ModelTime(times.time_s, times.high_s, answer.bound_s)
 
 
 @lru_cache(maxsize=64)

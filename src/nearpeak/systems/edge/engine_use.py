@@ -23,6 +23,7 @@ def pinned(rig: Rig) -> Rig:
 
     Work that is pinned to a core or an accelerator can be analysed unit by unit; units without work are left out.
 
+    >>> from nearpeak.core.edge.stream_rig import RigStage
     >>> stage = RigStage(engine="cpu", time_ns=6)
     >>> streams = tuple(SensorStream(name=n, period_ns=10, deadline_ns=10, stages=(stage,)) for n in "ab")
     >>> [s.stages[0].engine for s in pinned(Rig(name="r", streams=streams, engine_counts={"cpu": 2})).streams]
@@ -48,10 +49,9 @@ def _moved(stream: SensorStream, engine: str, unit: str) -> SensorStream:
 def _share(stream: SensorStream, engine: str, *, is_whole: bool = True) -> Fraction:
     """Return the share of an engine's time that a stream needs; in parts of the engine, unless it takes it whole."""
     time = sum(
-        Fraction(stage.time_ns if is_whole else stage.time_ns * stage.share, 1 if is_whole else FULL_SHARE)
-        for stage in stream.stages if stage.engine == engine
-    )  # fmt: skip
-    return time / stream.period_ns
+        stage.time_ns * (FULL_SHARE if is_whole else stage.share) for stage in stream.stages if stage.engine == engine
+    )
+    return Fraction(time, FULL_SHARE * stream.period_ns)
 
 
 def utilisation_of(rig: Rig, schedule: str) -> Mapping[str, Fraction]:
@@ -87,6 +87,7 @@ def stage_windows(stream: SensorStream, shared: Mapping[str, EngineLoad]) -> tup
     enough for all but the busiest engine, which gets the rest; where that leaves too little, the slack is divided by
     the times of the stages.
 
+    >>> from nearpeak.core.edge.stream_rig import RigStage
     >>> stages = (RigStage(engine="h2d", time_ns=1), RigStage(engine="gpu", time_ns=4))
     >>> stream = SensorStream(name="a", period_ns=12, deadline_ns=12, stages=stages)
     >>> stage_windows(stream, {"gpu": EngineLoad(8, Fraction(1, 2))})
