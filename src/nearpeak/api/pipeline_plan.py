@@ -69,7 +69,7 @@ def plan_pipeline(
 
         stages = _on_board(
             pipeline, recording, stages,
-            lambda model, shapes: model_time(path.parent / model, board, tuple(sorted(shapes))),
+            lambda model, shapes: model_time(Path(model), board, tuple(sorted(shapes))),
         )  # fmt: skip
     expected = [row.expected_s for row in stages if not row.depth]
     return PlannedPipeline(
@@ -160,7 +160,7 @@ def _joined_nodes(
                       if text == "model_run")  # fmt: skip
         if len(runs) != len(calls_ns[name]):
             raise SpecError(
-                f"{path.name}: profile of stage {name} has {len(runs)} runs, got {len(calls_ns[name])} calls"
+                f"stage {name}: its profile has {len(runs)} runs, and there were {len(calls_ns[name])} calls"
             )
         low = max((start - begin for (start, _), (begin, _) in zip(calls_ns[name], runs, strict=True)), default=0)
         high = min((stop - end for (_, stop), (_, end) in zip(calls_ns[name], runs, strict=True)), default=0)

@@ -10,7 +10,7 @@ from nearpeak.errors import SpecError
 
 
 def pipeline(
-    file: Path = typer.Argument(help="TOML file of [[stage]] tables: name, and call (module:function) or model (ONNX)."),
+    file: Path = typer.Argument(help="TOML file of [[stage]] tables: name, call (module:function) or model (ONNX)."),
     page: str = typer.Option("", "--input", help="What the first stage gets, e.g. the path of an image."),
     target: list[str] = shared.ONE_TARGET,
     measure: bool = typer.Option(False, "--measure", help="Warm up, time several passes, record nodes of models."),

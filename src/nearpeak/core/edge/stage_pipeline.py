@@ -71,6 +71,8 @@ class StageSpan:
     """Start by the monotonic clock."""
     stop_ns: int
     """End."""
+    cpu_ns: int = 0
+    """Time that its thread was running on a core."""
     depth: int = 0
     """Spans around it."""
     round: int = 0
@@ -139,6 +141,8 @@ class StageTime:
     """Time per page, the median over passes."""
     own_s: float
     """The same without named parts."""
+    cpu_s: float
+    """Time per page that its thread was running on a core; less than `time_s` where other programs took it."""
     p50_s: float
     """Median of a call."""
     p95_s: float

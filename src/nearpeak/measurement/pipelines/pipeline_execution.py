@@ -80,7 +80,7 @@ class _Executor:
                 place = f"{folder / module}:{name}" if module.endswith(".py") else row.call
                 self.functions[row.name] = function_of(place, f"stage {row.name}")
                 continue
-            path = folder / row.model
+            path = Path(row.model)
             if not path.is_file():
                 raise SpecError(f"stage {row.name}: {path}: not found; model is the path of an ONNX file")
             runtime = runtime_or_refusal(f"stage {row.name}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 
 from nearpeak.core.edge.stage_pipeline import StageRecording, StageSpan
 
@@ -45,15 +45,15 @@ def stage(name: str) -> Iterator[None]:
         yield
         return
     depth, recorder.open_count = recorder.open_count, recorder.open_count + 1
-    start = perf_counter_ns()
+    start, busy = perf_counter_ns(), thread_time_ns()
     try:
         yield
     finally:
-        stop = perf_counter_ns()
+        stop, busy = perf_counter_ns(), thread_time_ns() - busy
         recorder.open_count = depth
-        recorder.spans.append(
-            StageSpan(name=name, start_ns=start, stop_ns=stop, depth=depth, round=recorder.round)
-        )  # fmt: skip
+        recorder.spans.append(StageSpan(
+            name=name, start_ns=start, stop_ns=stop, cpu_ns=busy, depth=depth, round=recorder.round
+        ))  # fmt: skip
 
 
 @contextmanager

@@ -11,9 +11,12 @@ from nearpeak.units import show, signed_percent
 _ASSUMED = (
     "Time is of one thread on this machine, the median over passes of a page; parts named by nearpeak.stage are within "
     "the stage above them. 'page without' is the page if the stage took no time (Amdahl). On a board models are "
-    "predicted call by call, submitted as a graph; functions are not, as nothing relates this host to the board's. By a "
-    "calibration page a model's time follows the bytes of its inputs, a function's the bytes that go in and out."
+    "predicted call by call, submitted as a graph; functions are not, as nothing relates this host to the board's. By "
+    "a calibration page a model's time follows the bytes of its inputs, a function's the bytes that go in and out."
 )
+
+BUSY_RATIO = 0.9
+"""Share of a stage's time on a core below which the report says so."""
 
 
 def to_json(planned: PlannedPipeline) -> str:
@@ -39,7 +42,10 @@ def _verdict(planned: PlannedPipeline) -> str:
     text = f"{brief(planned.wall_s, 's')} a page; {whole_percent(rest)} of it outside the models"
     if largest is not None:
         text += f"; most in {largest.name} ({whole_percent(largest.time_s / planned.wall_s)})"
-    return f"{text}. Stages explain {100 * planned.coverage_ratio:.1f} % of the time."
+    text += f". Stages explain {100 * planned.coverage_ratio:.1f} % of the time."
+    busy = sum(stage.cpu_s for stage in whole) / max(sum(stage.time_s for stage in whole), 1e-12)
+    taken = f" Their thread had a core for {whole_percent(busy)} of it: other work, or threads of models."
+    return text + (taken if busy < BUSY_RATIO else "")
 
 
 def _stages(planned: PlannedPipeline) -> Table:

@@ -1,6 +1,7 @@
 """Pipeline files in TOML: functions and models that a page goes through."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ _KEYS = (*_TEXTS, "inputs", "each", "batch")
 def pipeline_of(path: Path) -> StagePipeline:
     """Return the stages of a file.
 
-    Each `[[stage]]` has a `name`, and `call` ("module:function" or "file.py:function") or `model` (an ONNX file);
+    Each `[[stage]]` has a `name`, and `call` ("module:function" or "file.py:function") or `model`, an ONNX file beside
+    the pipeline or in a package ("package:models/detector.onnx");
     `inputs` names the stages whose results it takes, `each = true` calls it for every item of a list, and `batch` runs
     a model on so many items at once, in the order of `buckets` ("given" or "sorted" by width).
 
@@ -29,13 +31,13 @@ def pipeline_of(path: Path) -> StagePipeline:
         wrong = f"no key {unknown[0]}" if unknown else "no [[stage]] table"
         raise SpecError(f"{path}: {wrong}; it holds name, input and [[stage]] with name and call or model")
     try:
-        stages = tuple(_stage(table, place) for place, table in enumerate(tables, 1))
+        stages = tuple(_stage(path.parent, table, place) for place, table in enumerate(tables, 1))
         return StagePipeline(name=str(data.get("name", path.stem)), stages=stages, page=str(data.get("input", "")))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
 
 
-def _stage(table: Mapping[str, Any], place: int) -> PipelineStage:
+def _stage(folder: Path, table: Mapping[str, Any], place: int) -> PipelineStage:
     where = f"stage {table.get('name', place)}"
     unknown = sorted(set(table) - set(_KEYS))
     if unknown:
@@ -50,4 +52,18 @@ def _stage(table: Mapping[str, Any], place: int) -> PipelineStage:
     if isinstance(batch, bool) or not isinstance(batch, int):
         raise SpecError(f"{where}: batch is {batch!r}; a whole number is right")
     texts: dict[str, Any] = {field: table[key] for key, field in _TEXTS.items() if key in table}
+    if texts.get("model"):
+        texts["model"] = _model_path(where, folder, texts["model"])
     return PipelineStage(inputs=tuple(inputs), is_each=bool(table.get("each")), batch=batch, **texts)
+
+
+def _model_path(where: str, folder: Path, text: str) -> str:
+    """Return the path of a model, which may be in an installed package."""
+    package, sign, rest = text.partition(":")
+    if not sign or (folder / text).exists():
+        return str(folder / text)
+    spec = find_spec(package) if package.isidentifier() else None
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not places:
+        raise SpecError(f"{where}: model {text!r}: no package {package!r} is installed; a path has no colon")
+    return str(Path(places[0]) / rest)

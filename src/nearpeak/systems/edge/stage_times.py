@@ -25,7 +25,8 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
         models: stages that are models.
 
     >>> spans = (StageSpan(name="a", start_ns=0, stop_ns=9), StageSpan(name="b", start_ns=1, stop_ns=4, depth=1))
-    >>> [(row.name, round(row.own_s * 1e9)) for row in stage_times(StageRecording(spans=spans, walls_ns=((0, 9),)), frozenset())]
+    >>> recording = StageRecording(spans=spans, walls_ns=((0, 9),))
+    >>> [(row.name, round(row.own_s * 1e9)) for row in stage_times(recording, frozenset())]
     [('a', 6), ('a/b', 3)]
     """
     rows: dict[Path, list[StageSpan]] = {}
@@ -44,7 +45,8 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
         is_model = path[-1] in models and len(path) == 1
         answers.append(StageTime(
             name="/".join(path), is_model=is_model, depth=len(path) - 1, call_count=round(len(spans) / count),
-            time_s=median(totals[path]) / 1e9, own_s=median(own) / 1e9, p50_s=_quantile(calls, 0.5) / 1e9,
+            time_s=median(totals[path]) / 1e9, own_s=median(own) / 1e9,
+            cpu_s=median([sum(span.cpu_ns for span in spans if span.round == turn) for turn in rounds]) / 1e9, p50_s=_quantile(calls, 0.5) / 1e9,
             p95_s=_quantile(calls, 0.95) / 1e9, in_bytes=taken, out_bytes=given,
             driver=taken if is_model else taken + given,
         ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""A page of glyphs and a recogniser of it, made here: bit-map letters, crops of lines, and a template-matching model."""
+"""A page of bit-map letters and a recogniser of it, made here: crops of lines and a model of matched filters."""
 
 from pathlib import Path
 
