@@ -43,11 +43,11 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
         taken, given = (sum(values) / count for values in
                         ([span.in_bytes for span in spans], [span.out_bytes for span in spans]))  # fmt: skip
         is_model = path[-1] in models and len(path) == 1
+        busy = [sum(span.cpu_ns for span in spans if span.round == turn) for turn in rounds]
         answers.append(StageTime(
             name="/".join(path), is_model=is_model, depth=len(path) - 1, call_count=round(len(spans) / count),
-            time_s=median(totals[path]) / 1e9, own_s=median(own) / 1e9,
-            cpu_s=median([sum(span.cpu_ns for span in spans if span.round == turn) for turn in rounds]) / 1e9, p50_s=_quantile(calls, 0.5) / 1e9,
-            p95_s=_quantile(calls, 0.95) / 1e9, in_bytes=taken, out_bytes=given,
+            time_s=median(totals[path]) / 1e9, own_s=median(own) / 1e9, cpu_s=median(busy) / 1e9,
+            p50_s=_quantile(calls, 0.5) / 1e9, p95_s=_quantile(calls, 0.95) / 1e9, in_bytes=taken, out_bytes=given,
             driver=taken if is_model else taken + given,
         ))  # fmt: skip
     return tuple(answers)
