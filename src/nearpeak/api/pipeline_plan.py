@@ -71,7 +71,7 @@ def plan_pipeline(
             pipeline, recording, stages,
             lambda model, shapes: model_time(Path(model), board, tuple(sorted(shapes))),
         )  # fmt: skip
-    expected = [row.expected_s for row in stages if not row.depth]
+    expected = [row.expected_s for row in stages if not row.outer_count]
     return PlannedPipeline(
         name=pipeline.name, page=Path(page).name, target=board.name if board else "",
         round_count=len(recording.walls_ns), coverage_ratio=recording.coverage(), stages=stages,
@@ -189,9 +189,9 @@ def write_stages(recording: StageRecording, path: Path) -> None:
         raise SpecError(f"{path}: a timeline is written to a file whose name ends in {', '.join(WRITERS)}")
     first, rows = recording.walls_ns[0][0], EventRows()
     for kind, thread, events in ((EventKind.HOST_RANGE, 0, recording.spans), (EventKind.HOST_OP, 1, recording.nodes)):
-        start = np.array([event.start_ns - first for event in events], np.int64)  # type: ignore[attr-defined]
-        end = np.array([event.stop_ns - first for event in events], np.int64)  # type: ignore[attr-defined]
-        names = [event.name for event in events]  # type: ignore[attr-defined]
+        start = np.array([event.start_ns - first for event in events], np.int64)
+        end = np.array([event.stop_ns - first for event in events], np.int64)
+        names = [event.name for event in events]
         place = np.full(len(events), thread, np.int64)
         rows.add(kind, names, start, end, process=np.zeros(len(events), np.int64), thread=place)
     header = TraceHeader(format="stages of a pipeline", source=path.stem, clock="monotonic", method="named stages")

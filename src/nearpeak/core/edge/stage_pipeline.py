@@ -73,7 +73,7 @@ class StageSpan:
     """End."""
     cpu_ns: int = 0
     """Time that its thread was running on a core."""
-    depth: int = 0
+    outer_count: int = 0
     """Spans around it."""
     round: int = 0
     """Pass over the page."""
@@ -83,7 +83,7 @@ class StageSpan:
     """Bytes of the arrays that it returned."""
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Shape of each input of a model."""
-    widths: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
     """Widths of the items of a batch before padding."""
 
 
@@ -117,11 +117,11 @@ class StageRecording:
     def coverage(self) -> float:
         """Return the share of the passes' time that spans explain.
 
-        >>> spans = (StageSpan(name="a", start_ns=0, stop_ns=6), StageSpan(name="b", start_ns=1, stop_ns=3, depth=1))
+        >>> spans = (StageSpan(name="a", start_ns=0, stop_ns=6), StageSpan(name="b", start_ns=1, stop_ns=3, outer_count=1))
         >>> StageRecording(spans=spans, walls_ns=((0, 8),)).coverage()
         0.75
         """
-        explained = sum(span.stop_ns - span.start_ns for span in self.spans if not span.depth)
+        explained = sum(span.stop_ns - span.start_ns for span in self.spans if not span.outer_count)
         return explained / max(sum(stop - start for start, stop in self.walls_ns), 1)
 
 
@@ -133,7 +133,7 @@ class StageTime:
     """Name, with the stage around it before a slash."""
     is_model: bool
     """Whether it is a model."""
-    depth: int
+    outer_count: int
     """Spans around it."""
     call_count: int
     """Calls per page."""
@@ -151,7 +151,7 @@ class StageTime:
     """Bytes of arrays that come in, per page."""
     out_bytes: float
     """Bytes of arrays that go out, per page."""
-    driver: float
+    driver_bytes: float
     """What its time is taken to be in proportion to: FLOP of a model, bytes in and out of a function."""
     expected_s: float | None = None
     """Time by the calibration page; none without one."""
@@ -171,11 +171,11 @@ class BatchPadding:
     """Most items of a batch."""
     item_count: int
     """Items."""
-    width: int
+    column_count: int
     """Sum of their widths."""
-    padded_width: int
+    padded_column_count: int
     """Sum of the widths of all rows as they ran."""
-    sorted_width: int
+    sorted_column_count: int
     """The same with items sorted by width: the least of all batches of so many items."""
 
 

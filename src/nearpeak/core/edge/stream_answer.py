@@ -18,7 +18,7 @@ class StageRun:
 
     stream: str
     """Stream."""
-    frame: int
+    item: int
     """Frame, from 0."""
     stage: int
     """Stage, from 0."""
@@ -44,7 +44,7 @@ class Schedulability:
     """Arrivals of the first frames in the counter-example."""
     missed: str = ""
     """The stream that misses in the counter-example."""
-    missed_frame: int = 0
+    index: int = 0
     """Its frame."""
     late_ns: int = 0
     """By how much that frame is late."""

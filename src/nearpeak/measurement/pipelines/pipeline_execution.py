@@ -139,7 +139,7 @@ class _Executor:
         shapes = tuple((name, tuple(np.shape(value))) for name, value in feeds.items())
         recorder.spans[-1] = replace(
             recorder.spans[-1], in_bytes=array_bytes(feeds), out_bytes=array_bytes(outputs), shapes=shapes,
-            widths=widths,
+            columns=widths,
         )  # fmt: skip
         return outputs[0] if len(outputs) == 1 else outputs
 

@@ -20,7 +20,7 @@ class StageRecorder:
 
     def recording(self) -> StageRecording:
         """Return what was recorded, in order of start."""
-        spans = sorted(self.spans, key=lambda span: (span.start_ns, span.depth))
+        spans = sorted(self.spans, key=lambda span: (span.start_ns, span.outer_count))
         return StageRecording(spans=tuple(spans), walls_ns=tuple(self.walls_ns))
 
 
@@ -37,7 +37,7 @@ def stage(name: str) -> Iterator[None]:
     ...     with stage("page"):
     ...         with stage("page.crops"):
     ...             pass
-    >>> [(span.name, span.depth) for span in recorder.recording().spans]
+    >>> [(span.name, span.outer_count) for span in recorder.recording().spans]
     [('page', 0), ('page.crops', 1)]
     """
     recorder = _ACTIVE.get()
@@ -52,7 +52,7 @@ def stage(name: str) -> Iterator[None]:
         stop, busy = perf_counter_ns(), thread_time_ns() - busy
         recorder.open_count = depth
         recorder.spans.append(StageSpan(
-            name=name, start_ns=start, stop_ns=stop, cpu_ns=busy, depth=depth, round=recorder.round
+            name=name, start_ns=start, stop_ns=stop, cpu_ns=busy, outer_count=depth, round=recorder.round
         ))  # fmt: skip
 
 

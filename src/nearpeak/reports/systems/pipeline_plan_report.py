@@ -36,7 +36,7 @@ def document_of(planned: PlannedPipeline) -> Document:
 
 def _verdict(planned: PlannedPipeline) -> str:
     """Return the answer in two sentences."""
-    whole = [stage for stage in planned.stages if not stage.depth]
+    whole = [stage for stage in planned.stages if not stage.outer_count]
     largest = max(whole, key=lambda stage: stage.time_s, default=None)
     rest = 1 - planned.model_s / planned.wall_s
     text = f"{brief(planned.wall_s, 's')} a page; {whole_percent(rest)} of it outside the models"
@@ -53,7 +53,7 @@ def _stages(planned: PlannedPipeline) -> Table:
     for stage in planned.stages:
         board = () if not planned.target else (_or_dash(stage.board_s), _or_dash(stage.bound_s))
         rows.append((
-            "  " * stage.depth + stage.name.rpartition("/")[2], "model" if stage.is_model else "", stage.call_count,
+            "  " * stage.outer_count + stage.name.rpartition("/")[2], "model" if stage.is_model else "", stage.call_count,
             stage.time_s, stage.time_s / planned.wall_s, stage.time_s / planned.wall_s, *board,
         ))  # fmt: skip
     stem = planned.target.partition(":")[0]
@@ -69,10 +69,10 @@ def _or_dash(value: float | None) -> Cell:
 def _padding(planned: PlannedPipeline) -> Iterator[Block]:
     """Yield how much of each batch is padding, and what sorting by width would leave."""
     for row in planned.paddings:
-        if row.padded_width:
-            now, least = 1 - row.width / row.padded_width, 1 - row.width / row.sorted_width
+        if row.padded_column_count:
+            now, least = 1 - row.column_count / row.padded_column_count, 1 - row.column_count / row.sorted_column_count
             text = f"{row.stage}: {whole_percent(now)} of the pixels of {row.item_count} items are padding"
-            saved = row.padded_width - row.sorted_width
+            saved = row.padded_column_count - row.sorted_column_count
             gain = (f'; buckets = "sorted" leaves {whole_percent(least)}, {saved:,} columns fewer ({row.batch} a batch)'
                     if saved else "; no batches of this size have less")  # fmt: skip
             yield Text(text + gain + ".")
@@ -93,7 +93,7 @@ def _expected(planned: PlannedPipeline) -> Iterator[Block]:
     """Yield measured beside expected times."""
     if planned.calibration:
         rows = [(stage.name, stage.time_s, stage.expected_s, _difference(stage))
-                for stage in planned.stages if not stage.depth]  # fmt: skip
+                for stage in planned.stages if not stage.outer_count]  # fmt: skip
         heads = columns("stage", "#time_s|measured", "#expected_s|expected", "#difference")
         yield Table(columns=heads, rows=rows, name="expected", caption=f"By the calibration page {planned.calibration}")
         if planned.expected_s is not None:
@@ -107,7 +107,7 @@ def _difference(stage: StageTime) -> str:
 def _why(planned: PlannedPipeline) -> Iterator[Block]:
     rows = [
         (stage.name, stage.p50_s, stage.p95_s, stage.own_s, show(stage.in_bytes, "B"), show(stage.out_bytes, "B"),
-         _or_dash(None if stage.depth else planned.wall_s - stage.time_s))
+         _or_dash(None if stage.outer_count else planned.wall_s - stage.time_s))
         for stage in planned.stages
     ]  # fmt: skip
     heads = columns("stage", "#p50_s|p50 of a call", "#p95_s|p95", "#own_s|own", "#bytes in", "#bytes out",

@@ -46,7 +46,7 @@ def _verdict(planned: PlannedStreams) -> str:
         text += f" Kernel of {', '.join(cuts)}." if cuts else ""
     elif outcome.verdict == REFUTED and outcome.missed:
         text = (
-            f"Not schedulable: frame {outcome.missed_frame} of {outcome.missed} ends "
+            f"Not schedulable: frame {outcome.index} of {outcome.missed} ends "
             f"{brief(outcome.late_ns / 1e9, 's')} after its deadline; {outcome.reason}."
         )
     else:
@@ -121,7 +121,7 @@ def _counter_example(planned: PlannedStreams) -> Iterator[Block]:
     if runs:
         start = min(run.ready_ns for run in runs)
         lanes = tuple(dict.fromkeys(run.engine for run in runs))
-        slices = [(lanes.index(run.engine), run.start_ns - start, run.stop_ns - start, f"{run.stream} {run.frame}",
+        slices = [(lanes.index(run.engine), run.start_ns - start, run.stop_ns - start, f"{run.stream} {run.item}",
                    run.stream) for run in runs]  # fmt: skip
         palette = ("var(--matrix)", "var(--dram)", "var(--vector)", "var(--launch)")
         names = dict.fromkeys(run.stream for run in runs)
@@ -134,7 +134,7 @@ def _why(planned: PlannedStreams) -> Iterator[Block]:
     if outcome.timeline:
         offsets = ", ".join(f"{stream.name} {brief(offset / 1e9, 's')}" for stream, offset in
                             zip(planned.rig.streams, outcome.offsets_ns, strict=True))  # fmt: skip
-        rows = [(f"{run.stream} {run.frame}", run.engine, run.ready_ns / 1e9, run.start_ns / 1e9, run.stop_ns / 1e9)
+        rows = [(f"{run.stream} {run.item}", run.engine, run.ready_ns / 1e9, run.start_ns / 1e9, run.stop_ns / 1e9)
                 for run in outcome.timeline]  # fmt: skip
         heads = columns("frame", "engine", "#ready_s|ready", "#start_s|start", "#stop_s|end")
         yield Table(columns=heads, rows=rows, name="counter_example", brief_count=SHOWN_RUNS, rest="more: --json",

@@ -5,7 +5,6 @@ from dataclasses import replace
 from statistics import median
 
 from nearpeak.core.edge.stage_pipeline import (
-    GIVEN,
     BatchPadding,
     PipelineStage,
     StagePipeline,
@@ -24,7 +23,7 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
     Args:
         models: stages that are models.
 
-    >>> spans = (StageSpan(name="a", start_ns=0, stop_ns=9), StageSpan(name="b", start_ns=1, stop_ns=4, depth=1))
+    >>> spans = (StageSpan(name="a", start_ns=0, stop_ns=9), StageSpan(name="b", start_ns=1, stop_ns=4, outer_count=1))
     >>> recording = StageRecording(spans=spans, walls_ns=((0, 9),))
     >>> [(row.name, round(row.own_s * 1e9)) for row in stage_times(recording, frozenset())]
     [('a', 6), ('a/b', 3)]
@@ -45,10 +44,10 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
         is_model = path[-1] in models and len(path) == 1
         busy = [sum(span.cpu_ns for span in spans if span.round == turn) for turn in rounds]
         answers.append(StageTime(
-            name="/".join(path), is_model=is_model, depth=len(path) - 1, call_count=round(len(spans) / count),
+            name="/".join(path), is_model=is_model, outer_count=len(path) - 1, call_count=round(len(spans) / count),
             time_s=median(totals[path]) / 1e9, own_s=median(own) / 1e9, cpu_s=median(busy) / 1e9,
             p50_s=_quantile(calls, 0.5) / 1e9, p95_s=_quantile(calls, 0.95) / 1e9, in_bytes=taken, out_bytes=given,
-            driver=taken if is_model else taken + given,
+            driver_bytes=taken if is_model else taken + given,
         ))  # fmt: skip
     return tuple(answers)
 
@@ -56,8 +55,8 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
 def _paths(spans: Sequence[StageSpan]) -> Iterator[tuple[Path, StageSpan]]:
     """Yield each span with the names of those around it."""
     around: list[str] = []
-    for span in sorted(spans, key=lambda row: (row.start_ns, row.depth)):
-        around = [*around[: span.depth], span.name]
+    for span in sorted(spans, key=lambda row: (row.start_ns, row.outer_count)):
+        around = [*around[: span.outer_count], span.name]
         yield tuple(around), span
 
 
@@ -87,8 +86,8 @@ def calibrated(stages: Sequence[StageTime], page: Sequence[StageTime]) -> tuple[
         other = known.get(stage.name)
         expected = None
         if other is not None and other.call_count:
-            is_driven = other.driver > 0 and stage.driver > 0
-            ratio = stage.driver / other.driver if is_driven else stage.call_count / other.call_count
+            is_driven = other.driver_bytes > 0 and stage.driver_bytes > 0
+            ratio = stage.driver_bytes / other.driver_bytes if is_driven else stage.call_count / other.call_count
             expected = other.time_s * ratio
         rows.append(replace(stage, expected_s=expected))
     return tuple(rows)
@@ -103,10 +102,10 @@ def paddings(pipeline: StagePipeline, recording: StageRecording) -> tuple[BatchP
 
 
 def _padding(stage: PipelineStage, spans: Sequence[StageSpan]) -> BatchPadding:
-    batches = [span.widths for span in spans if span.widths]
+    batches = [span.columns for span in spans if span.columns]
     widths = [width for batch in batches for width in batch]
-    ran = batches_of(widths, stage.batch, GIVEN)
+    padded = sum(len(batch) * max(batch) for batch in batches)
     return BatchPadding(
-        stage=stage.name, batch=stage.batch, item_count=len(widths), width=sum(widths),
-        padded_width=padded_width(widths, ran), sorted_width=padded_width(widths, batches_of(widths, stage.batch)),
+        stage=stage.name, batch=stage.batch, item_count=len(widths), column_count=sum(widths), padded_column_count=padded,
+        sorted_column_count=padded_width(widths, batches_of(widths, stage.batch)),
     )  # fmt: skip

@@ -34,7 +34,7 @@ class _Ready(NamedTuple):
 
     key_ns: int
     stream: int
-    frame: int
+    item: int
     place: int
     ready_ns: int
 
@@ -145,9 +145,9 @@ class Dispatcher:
             for engine, share in piece.needs:
                 self.used[engine] = self.used.get(engine, 0) + share
             stop_ns = self.now_ns + piece.time_ns
-            heapq.heappush(self.running, (stop_ns, waiting.stream, waiting.frame, waiting.place))
+            heapq.heappush(self.running, (stop_ns, waiting.stream, waiting.item, waiting.place))
             self.course.runs.append(StageRun(
-                stream=self.streams[waiting.stream].name, frame=waiting.frame, stage=piece.stage, engine=piece.engine,
+                stream=self.streams[waiting.stream].name, item=waiting.item, stage=piece.stage, engine=piece.engine,
                 ready_ns=waiting.ready_ns, start_ns=self.now_ns, stop_ns=stop_ns,
             ))  # fmt: skip
         self.ready = left

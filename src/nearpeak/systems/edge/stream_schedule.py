@@ -90,13 +90,13 @@ def _responses(
     limits = _limits(rig, schedule, outcome)
     proved = is_proved(rig, schedule)
     rows = []
-    for index, (stream, responses) in enumerate(zip(rig.streams, course.responses_ns, strict=True)):
+    for index, (stream, responses, limit_ns) in enumerate(zip(rig.streams, course.responses_ns, limits, strict=True)):
         ordered = sorted(responses) or [stream.time_ns]
         rows.append(StreamResponse(
             stream=stream.name, frame_count=len(responses), alone_s=stream.time_ns / 1e9,
             missed_count=sum(response > stream.deadline_ns for response in responses),
             p50_s=_quantile(ordered, 0.5) / 1e9, p99_s=_quantile(ordered, 0.99) / 1e9, worst_s=ordered[-1] / 1e9,
-            limit_s=None if limits[index] is None else limits[index] / 1e9, deadline_s=stream.deadline_ns / 1e9,
+            limit_s=None if limit_ns is None else limit_ns / 1e9, deadline_s=stream.deadline_ns / 1e9,
             break_ratio=_break_ratio(stated, index, schedule) if proved else None,
         ))  # fmt: skip
     return tuple(rows)

@@ -8,8 +8,8 @@ from nearpeak.core.edge.stage_pipeline import SORTED
 def batches_of(widths: Sequence[int], size: int, order: str = SORTED) -> tuple[tuple[int, ...], ...]:
     """Return the items of each batch, at most `size` in one, in as few batches as that takes.
 
-    Sorted by width, no other batches of so many items pad less: exchanging items of two batches towards the sorted order
-    widens neither, and which batches are not full is found by dynamic programming.
+    Sorted by width, no other batches of so many items pad less: exchanging items of two batches towards the sorted
+    order widens neither, and which batches are not full is found by dynamic programming.
 
     >>> batches_of([30, 90, 31, 88, 10], 2), batches_of([30, 90, 31, 88, 10], 2, "given")
     (((1, 3), (2, 0), (4,)), ((0, 1), (2, 3), (4,)))

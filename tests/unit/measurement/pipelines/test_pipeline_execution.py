@@ -52,10 +52,10 @@ def test_buckets_lower_padding_by_exactly_what_is_predicted_and_keep_the_text(tm
         blocks = [span.in_bytes for span in run_of_page.recording.spans if span.name == "recognise"]
         (padding,) = json.loads(run(path, "--json").stdout)["paddings"]
         answers[order] = sum(blocks), padding
-    saved = answers["given"][1]["padded_width"] - answers["given"][1]["sorted_width"]
+    saved = answers["given"][1]["padded_column_count"] - answers["given"][1]["sorted_column_count"]
     assert saved > 0
     assert answers["given"][0] - answers["sorted"][0] == saved * glyphs.HIGH * 4
-    assert answers["sorted"][1]["padded_width"] == answers["given"][1]["sorted_width"]
+    assert answers["sorted"][1]["padded_column_count"] == answers["given"][1]["sorted_column_count"]
 
 
 def test_boxes_are_the_rectangles_that_were_drawn(tmp_path):

@@ -18,10 +18,10 @@ RECORDING = StageRecording(
     walls_ns=((0, 100), (200, 310)),
     spans=(
         span("load", 0, 10, out_bytes=50), span("model", 10, 60, in_bytes=400, cpu_ns=40), span("post", 60, 95),
-        span("part", 70, 80, depth=1), span("part", 80, 90, depth=1),
+        span("part", 70, 80, outer_count=1), span("part", 80, 90, outer_count=1),
         span("load", 200, 214, round=1, out_bytes=50), span("model", 214, 270, round=1, in_bytes=400, cpu_ns=44),
-        span("post", 270, 305, round=1), span("part", 280, 290, round=1, depth=1),
-        span("part", 290, 300, round=1, depth=1),
+        span("post", 270, 305, round=1), span("part", 280, 290, round=1, outer_count=1),
+        span("part", 290, 300, round=1, outer_count=1),
     ),
 )  # fmt: skip
 
@@ -32,14 +32,14 @@ def test_times_add_up_to_what_was_recorded():
     assert [round(row.time_s * 1e9) for row in (load, model, post, part)] == [12, 53, 35, 20]
     assert round(post.own_s * 1e9) == 15
     assert round(model.cpu_s * 1e9) == 42
-    assert (part.call_count, part.depth, part.p95_s) == (2, 1, 1e-8)
-    assert (model.is_model, model.driver, load.driver) == (True, 400, 50)
+    assert (part.call_count, part.outer_count, part.p95_s) == (2, 1, 1e-8)
+    assert (model.is_model, model.driver_bytes, load.driver_bytes) == (True, 400, 50)
     assert RECORDING.coverage() == pytest.approx(200 / 210)
 
 
 def test_a_calibration_page_scales_each_stage_by_what_drives_it():
     page = stage_times(RECORDING, frozenset({"model"}))
-    other = [replace(row, driver=3 * row.driver, call_count=2 * row.call_count) for row in page]
+    other = [replace(row, driver_bytes=3 * row.driver_bytes, call_count=2 * row.call_count) for row in page]
     expected = {row.name: row.expected_s for row in calibrated(other, page[:-1])}
     assert expected["model"] == pytest.approx(3 * page[1].time_s)
     assert expected["post"] == pytest.approx(2 * page[2].time_s)  # moves no arrays: by its calls
