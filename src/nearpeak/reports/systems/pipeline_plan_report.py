@@ -52,8 +52,9 @@ def _stages(planned: PlannedPipeline) -> Table:
     rows = []
     for stage in planned.stages:
         board = () if not planned.target else (_or_dash(stage.board_s), _or_dash(stage.bound_s))
+        name = "  " * stage.outer_count + stage.name.rpartition("/")[2]
         rows.append((
-            "  " * stage.outer_count + stage.name.rpartition("/")[2], "model" if stage.is_model else "", stage.call_count,
+            name, "model" if stage.is_model else "", stage.call_count,
             stage.time_s, stage.time_s / planned.wall_s, stage.time_s / planned.wall_s, *board,
         ))  # fmt: skip
     stem = planned.target.partition(":")[0]

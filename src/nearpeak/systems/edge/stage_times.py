@@ -106,6 +106,6 @@ def _padding(stage: PipelineStage, spans: Sequence[StageSpan]) -> BatchPadding:
     widths = [width for batch in batches for width in batch]
     padded = sum(len(batch) * max(batch) for batch in batches)
     return BatchPadding(
-        stage=stage.name, batch=stage.batch, item_count=len(widths), column_count=sum(widths), padded_column_count=padded,
-        sorted_column_count=padded_width(widths, batches_of(widths, stage.batch)),
+        stage=stage.name, batch=stage.batch, item_count=len(widths), column_count=sum(widths),
+        padded_column_count=padded, sorted_column_count=padded_width(widths, batches_of(widths, stage.batch)),
     )  # fmt: skip
