@@ -1,6 +1,5 @@
 """Stages around the models of an OCR page: load, detector input and boxes, crops, and text of each line."""
 
-from functools import cache
 from typing import Any
 
 import cv2
@@ -11,12 +10,8 @@ import nearpeak
 
 HEIGHT = 48
 """Rows of a crop, as the recogniser takes them."""
-
-
-@cache
-def engine() -> Any:
-    """Return the package's engine, whose functions around the models are taken."""
-    return RapidOCR(intra_op_num_threads=1)
+ENGINE = RapidOCR(intra_op_num_threads=1)
+"""The package's engine, whose functions around the models are taken."""
 
 
 def load(path: str) -> Any:
@@ -29,21 +24,21 @@ def load(path: str) -> Any:
 
 def prepare(image: Any) -> Any:
     """Return the detector's input, [1, 3, height, width] with sides that are multiples of 32."""
-    return engine().text_det.get_preprocess(max(image.shape[:2]))(image)
+    return ENGINE.text_det.get_preprocess(max(image.shape[:2]))(image)
 
 
 def boxes(image: Any, scores: Any) -> Any:
     """Return the corners of each line of text, top to bottom."""
-    detector, size = engine().text_det, image.shape[:2]
+    detector, size = ENGINE.text_det, image.shape[:2]
     with nearpeak.stage("contours"):
         corners, _ = detector.postprocess_op(scores, size)
-    return engine().sorted_boxes(detector.filter_tag_det_res(corners, size))
+    return ENGINE.sorted_boxes(detector.filter_tag_det_res(corners, size))
 
 
 def crops(image: Any, corners: Any) -> list[Any]:
     """Return each line as the recogniser takes it, [3, 48, width]."""
     with nearpeak.stage("warp"):
-        images = engine().get_crop_img_list(image, corners)
+        images = ENGINE.get_crop_img_list(image, corners)
     return [_normalised(image) for image in images]
 
 
@@ -55,5 +50,5 @@ def _normalised(image: Any) -> Any:
 
 def decode(scores: Any) -> str:
     """Return the text of one line."""
-    (text, _), *_ = engine().text_rec.postprocess_op(scores[None])
+    (text, _), *_ = ENGINE.text_rec.postprocess_op(scores[None])
     return text

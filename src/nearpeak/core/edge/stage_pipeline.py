@@ -177,6 +177,8 @@ class BatchPadding:
     """Sum of the widths of all rows as they ran."""
     sorted_column_count: int
     """The same with items sorted by width: the least of all batches of so many items."""
+    rows: tuple[tuple[int, int], ...]
+    """Items and width of each of these batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,9 @@ def _why(planned: PlannedPipeline) -> Iterator[Block]:
         f"If models and functions of successive pages ran side by side: at most {1 / slower:.3g} pages/s, now "
         f"{1 / planned.wall_s:.3g}."
     )
+    for row in planned.paddings:
+        plan = ", ".join(f"{count} × {width}" for count, width in row.rows)
+        yield Text(f"Batches of {row.stage} with the least padding, items × width: {plan or 'none'}.")
     if planned.node_count:
         yield Text(
             f"{planned.node_count:,} nodes of models are on the clock of the stages, within "

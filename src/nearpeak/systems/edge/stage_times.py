@@ -105,7 +105,9 @@ def _padding(stage: PipelineStage, spans: Sequence[StageSpan]) -> BatchPadding:
     batches = [span.columns for span in spans if span.columns]
     widths = [width for batch in batches for width in batch]
     padded = sum(len(batch) * max(batch) for batch in batches)
+    least = batches_of(widths, stage.batch)
     return BatchPadding(
         stage=stage.name, batch=stage.batch, item_count=len(widths), column_count=sum(widths),
-        padded_column_count=padded, sorted_column_count=padded_width(widths, batches_of(widths, stage.batch)),
+        padded_column_count=padded, sorted_column_count=padded_width(widths, least),
+        rows=tuple((len(batch), max(widths[place] for place in batch)) for batch in least),
     )  # fmt: skip
