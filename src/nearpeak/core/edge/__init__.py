@@ -1,1 +1,1 @@
-"""Values of work at the edge: boards and power modes, training runs, loaders, pipelines, fleets and streams."""
+"""Values of edge work: loaders, pipelines, streams, power modes and fleets of boards."""

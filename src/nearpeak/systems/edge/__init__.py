@@ -1,1 +1,1 @@
-"""Systems at the edge: boards and power modes, data loaders and page caches, pipelines, fleets and streams."""
+"""Boards at the edge: power modes, loaders and page caches, pipelines of stages, streams with deadlines."""

@@ -1,0 +1,1 @@
+"""Pipelines of Python functions and models: named stages, execution, and times."""

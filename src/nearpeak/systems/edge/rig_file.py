@@ -1,0 +1,195 @@
+"""Rig files in TOML: streams of sensors with their rates, deadlines and stages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nearpeak.base.input_files import border, toml_of_file
+from nearpeak.core.edge.stream_rig import ENGINES, FULL_SHARE, Fusion, Rig, RigStage, SensorStream
+from nearpeak.errors import SpecError
+from nearpeak.units import parse
+
+_KEYS = (
+    "name", "rate", "period", "deadline", "offset", "stages", "times", "model", "shapes", "share", "slices", "pageable",
+    "default_stream",
+)  # fmt: skip
+_ALIASES = {"kernel": "gpu"}
+MODEL = "model"
+"""Word in `times` for the predicted time of the stream's model."""
+FORM = 'e.g. stages = ["h2d", "kernel", "d2h", "cpu"] and times = ["6 MB", "model", "100 kB", "2 ms"]'
+
+
+class StagePrices(NamedTuple):
+    """Functions that give the times that a rig leaves to predictions."""
+
+    copy_s: Callable[[int], float]
+    """Time of a copy from its bytes."""
+    model_s: Callable[[Path, Mapping[str, tuple[int, ...]]], float]
+    """Time of one inference from the file and shapes of its inputs."""
+
+
+@border("rig")
+def rig_of(path: Path, prices: StagePrices, mode: str = "", *, is_compared: bool = False) -> Rig:
+    """Return the rig of a file with the times of a power mode.
+
+    Args:
+        prices: of copies stated in bytes and of models.
+        mode: power mode whose row of `times` is taken where these are a table by mode.
+        is_compared: whether modes are compared, so that times stated for no mode are refused.
+
+    Raises:
+        SpecError: the file is missing or malformed; the message names stream and key.
+    """
+    data = toml_of_file(path)
+    tables = data.get("stream")
+    unknown = sorted(set(data) - {"name", "stream", "engines", "fusion"})
+    if not isinstance(tables, list) or not tables or unknown:
+        wrong = f"no key {unknown[0]}" if unknown else "no [[stream]] table"
+        raise SpecError(f"{path}: {wrong}; it holds [[stream]], [engines], [[fusion]] and name, {FORM}")
+    streams = tuple(
+        _stream(f"{path}: stream {_name(table, place)}", path.parent, table, prices, (mode, is_compared))
+        for place, table in enumerate(tables, 1)
+    )
+    fusions = tuple(_fusion(path, table) for table in data.get("fusion", []))
+    try:
+        return Rig(
+            name=str(data.get("name", path.stem)), streams=streams, engine_counts=_engines(path, data), fusions=fusions
+        )
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+
+
+def _name(table: Any, place: int) -> str:
+    return str(table.get("name", place)) if isinstance(table, dict) else str(place)
+
+
+def _engines(path: Path, data: Mapping[str, Any]) -> dict[str, int]:
+    """Return the units of each engine."""
+    counts = data.get("engines", {})
+    for name, count in counts.items() if isinstance(counts, dict) else [("", 0)]:
+        if name not in ENGINES or isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1024:
+            raise SpecError(f"{path}: engines: {name or counts!r}: is not one of {', '.join(ENGINES)} with its number")
+    return dict(counts)
+
+
+def _fusion(path: Path, table: Mapping[str, Any]) -> Fusion:
+    names = table.get("streams")
+    if not isinstance(names, list) or set(table) - {"name", "streams"}:
+        raise SpecError(f"{path}: fusion: has a name and streams, a list of names")
+    return Fusion(name=str(table.get("name", "fusion")), streams=tuple(map(str, names)))
+
+
+def _stream(
+    where: str, folder: Path, table: Mapping[str, Any], prices: StagePrices, mode: tuple[str, bool]
+) -> SensorStream:
+    unknown = sorted(set(table) - set(_KEYS))
+    if unknown:
+        raise SpecError(f"{where}: no key {unknown[0]}; there are {', '.join(_KEYS)}")
+    if ("rate" in table) == ("period" in table) or not isinstance(table.get("stages"), list):
+        raise SpecError(f"{where}: needs a rate or a period, and stages; {FORM}")
+    period_ns = _nanoseconds(where, table, "period") if "period" in table else _period(where, table["rate"])
+    names = [_ALIASES.get(str(name), str(name)) for name in table["stages"]]
+    wrong = [name for name in names if name not in ENGINES]
+    if wrong:
+        raise SpecError(f"{where}: stage {wrong[0]!r}: is not one of h2d, kernel, d2h, dla, cpu")
+    times = _times(where, table, len(names), mode)
+    share, slices = _share(where, table), table.get("slices", 1)
+    if isinstance(slices, bool) or not isinstance(slices, int) or not 1 <= slices <= 1000:
+        raise SpecError(f"{where}: slices is {slices!r}; a whole number from 1 to 1000 is right")
+    stages = tuple(
+        RigStage(
+            engine=name, time_ns=_stage_ns(where, folder, table, name, text, prices),
+            share=share if name == "gpu" else FULL_SHARE, slice_count=slices if name in ("gpu", "dla") else 1,
+            is_pageable=bool(table.get("pageable")) and name in ("h2d", "d2h"),
+        )
+        for name, text in zip(names, times, strict=True)
+    )  # fmt: skip
+    return SensorStream(
+        name=str(table.get("name", where.rpartition(" ")[2])), period_ns=period_ns, stages=stages,
+        deadline_ns=_nanoseconds(where, table, "deadline") if "deadline" in table else period_ns,
+        offset_ns=_nanoseconds(where, table, "offset") if "offset" in table else None,
+        is_default=bool(table.get("default_stream")),
+    )  # fmt: skip
+
+
+def _times(where: str, table: Mapping[str, Any], count: int, mode: tuple[str, bool]) -> Sequence[Any]:
+    """Return the time of each stage as stated, in a table by mode that of the mode."""
+    name, is_compared = mode
+    times = table.get("times")
+    if isinstance(times, dict):
+        if name not in times:
+            raise SpecError(f"{where}: times of mode {name or 'without a name'!r} are not stated; there are those of "
+                            f"{', '.join(times)}")  # fmt: skip
+        times = times[name]
+    elif is_compared and isinstance(times, list) and any(_is_time(text) for text in times):
+        raise SpecError(f"{where}: times are stated for no power mode, so that modes cannot be compared; state "
+                        'model and sizes, or [stream.times] with "15W" = […] for each mode')  # fmt: skip
+    if not isinstance(times, list) or len(times) != count:
+        raise SpecError(f"{where}: times is {times!r}; a list of {count}, one of each stage, is right")
+    return times
+
+
+def _is_time(text: object) -> bool:
+    return isinstance(text, str) and text.endswith("s")
+
+
+def _stage_ns(where: str, folder: Path, table: Mapping[str, Any], engine: str, text: Any, prices: StagePrices) -> int:
+    """Return the duration of a stage: stated, that of a copy of some bytes, or that of the model."""
+    if text == MODEL:
+        if not isinstance(table.get("model"), str):
+            raise SpecError(f"{where}: {engine} takes the time of the model, and no model is stated")
+        if engine != "gpu":
+            raise SpecError(f"{where}: the time of a model is predicted for the kernel stage; state that of {engine}")
+        return round(1e9 * prices.model_s(folder / table["model"], _shapes(where, table)))
+    if isinstance(text, str) and text.endswith("B"):
+        if engine not in ("h2d", "d2h"):
+            raise SpecError(f"{where}: {engine} takes {text!r}; a time is right, bytes are for h2d and d2h")
+        return round(1e9 * prices.copy_s(round(_parsed(where, "times", text, "B"))))
+    return round(1e9 * _parsed(where, "times", text, "s"))
+
+
+def _shapes(where: str, table: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    shapes = table.get("shapes", {})
+    if not isinstance(shapes, dict) or not all(
+        isinstance(shape, list) and all(type(extent) is int for extent in shape) for shape in shapes.values()
+    ):
+        raise SpecError(f"{where}: shapes is a table such as {{x = [1, 3, 224, 224]}}")
+    return {name: tuple(shape) for name, shape in shapes.items()}
+
+
+def _share(where: str, table: Mapping[str, Any]) -> int:
+    """Return the share of multiprocessors that the stream's kernels occupy."""
+    share = table.get("share", 1)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0.001 <= share <= 1:
+        raise SpecError(f"{where}: share is {share!r}; a part of the device from 0.001 to 1 is right")
+    return round(FULL_SHARE * share)
+
+
+def _period(where: str, rate: object) -> int:
+    """Return the time between frames of a rate.
+
+    >>> _period("camera", "30/s"), _period("lidar", 10)
+    (33333333, 100000000)
+    """
+    try:
+        value = float(str(rate).removesuffix("/s").removesuffix("fps").strip())
+    except ValueError:
+        value = 0.0
+    if isinstance(rate, bool) or not 1e-3 <= value <= 1e6:
+        raise SpecError(f"{where}: rate is {rate!r}; frames per second are right, e.g. 30/s")
+    return int(1e9 / value)
+
+
+def _nanoseconds(where: str, table: Mapping[str, Any], key: str) -> int:
+    return round(1e9 * _parsed(where, key, table[key], "s"))
+
+
+def _parsed(where: str, key: str, text: object, unit: str) -> float:
+    """Return a quantity of at least 0 and at most an hour or a terabyte."""
+    try:
+        value = parse(text, unit)
+    except SpecError as error:
+        raise SpecError(f"{where}: {key}: {error}") from None
+    if not 0 <= value <= (3600 if unit == "s" else 1e12):
+        raise SpecError(f"{where}: {key}: {text!r} is out of range")
+    return value
