@@ -32,7 +32,11 @@ _RUNNER = typer.Option(
 )
 _DEFAULT = typer.Option("", "--default", help="Configuration in use today, e.g. block=64,stages=2: the one to beat.")
 _SEARCH = typer.Option("auto", "--search", help="model, tpe, nsga2 (a genetic search), random; auto chooses.")
-_BUDGET = typer.Option("100", "--budget", help="Evaluations, or a time: '200 evaluations', '20 min'.")
+_BUDGET = typer.Option(
+    "", "--budget", help="Evaluations (100 by default; --replay: 1,000 a seed), or a time, e.g. '20 min'."
+)
+_EVALUATIONS, _REPLAYED = "100", "1000"
+"""Budgets without --budget."""
 _STUDY = typer.Option(None, "--study", help="Journal (.jsonl) of the study: the same command goes on where it stopped.")
 _WITHIN = typer.Option(
     "5%", "--within", help="Distance to the achievable time, or --replay: to the optimum, to stop at."
@@ -88,7 +92,7 @@ def tune(
     from nearpeak.api.kernel_tuning import tune as tuned
     from nearpeak.reports.tuning import study_report as report
 
-    count, spent_s = budget_of(budget)
+    count, spent_s = budget_of(budget or _EVALUATIONS)
     warn_of_threads(threads)
     plan = TuningPlan(
         search=search, seed=seed, trial_count=count, spent_s=spent_s, within_ratio=margin, finalist_count=finalists,
@@ -136,7 +140,9 @@ def _replayed(
     from nearpeak.api.kernel_tuning import random_counts, replay_search
     from nearpeak.reports.tuning import replay_report as report
 
-    count = 1000 if budget == "100" else budget_of(budget)[0]
+    count, limit_s = budget_of(budget or _REPLAYED)
+    if limit_s < inf:
+        raise SpecError(f"--budget {budget!r}: --replay counts evaluations; give their number, e.g. 400")
     with shared.progress("replaying"):
         answer = replay_search(path, search, seeds, within_ratio=margin, most_count=count)
     oracle = random_counts(answer)

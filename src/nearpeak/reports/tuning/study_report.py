@@ -54,8 +54,9 @@ def _words(settings: Mapping[str, Setting] | None) -> str:
 def _verdict(study: Study) -> str:
     """Return the answer in one or two sentences."""
     if study.objectives:
-        kinds = " and ".join(study.objectives)
-        return f"{counted(len(study.front), 'configuration')} that no other beats in {kinds}; {study.stop_reason}."
+        kinds, last = ", ".join(study.objectives[:-1]), study.objectives[-1]
+        named = f"{kinds} and {last}" if kinds else last
+        return f"{counted(len(study.front), 'configuration')} that no other beats in {named}; {study.stop_reason}."
     best = study.best
     if best is None or best.time_s is None:
         return f"No configuration has a time; {study.stop_reason}."
