@@ -14,7 +14,7 @@ from nearpeak.core.edge.stream_rig import SCHEDULES
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.systems.edge.rig_file import StagePrices, rig_of
+from nearpeak.systems.edge.rig_file import StagePrices, rig_of, stated_modes
 from nearpeak.systems.edge.stream_schedule import compare_modes, plan_streams
 
 
@@ -51,7 +51,8 @@ def plan_rig(
     )
     if not compares_modes:
         return planned
-    modes = mode_names(board)
+    stated = stated_modes(path)
+    modes = [name for name in mode_names(board) if stated is None or name.partition(":")[2] in stated]
     rows, least = compare_modes(
         [(name, _limit_w(name)) for name in modes],
         lambda name: rig_of(
@@ -63,7 +64,7 @@ def plan_rig(
 
 
 def mode_names(board: Target) -> tuple[str, ...]:
-    """Return the power modes of a board as names of targets.
+    """Return the power modes of a board as names of targets, the board without a mode last.
 
     Modes of an older software release, which carry its number after `@`, are those of boards that were asked for so.
 
@@ -72,17 +73,17 @@ def mode_names(board: Target) -> tuple[str, ...]:
 
     >>> from nearpeak.targets import target_of
     >>> mode_names(target_of("jetson_agx_orin:30W"))
-    ('jetson_agx_orin:15W', 'jetson_agx_orin:30W', 'jetson_agx_orin:50W')
+    ('jetson_agx_orin:15W', 'jetson_agx_orin:30W', 'jetson_agx_orin:50W', 'jetson_agx_orin')
     """
+    from nearpeak.targets import TARGETS
+
     stem, _, mode = board.name.partition(":")
     release = mode.partition("@")[2]
-    names = tuple(
-        f"{stem}:{name}" for name in device_of(stem).partitions
-        if name.partition("@")[2] == release and device_of(f"{stem}:{name}").power_w is not None
-    )  # fmt: skip
+    rows = TARGETS[stem].get("partition", {}) if stem in TARGETS else {}
+    names = [f"{stem}:{name}" for name, row in rows.items() if "clock" in row and name.partition("@")[2] == release]
     if not names:
         raise SpecError(f"--modes: {stem} states no power modes; leave it out, or name a board that has some")
-    return names
+    return (*names, stem)
 
 
 def _limit_w(name: str) -> float | None:

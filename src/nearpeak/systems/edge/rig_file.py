@@ -59,6 +59,14 @@ def rig_of(path: Path, prices: StagePrices, mode: str = "", *, is_compared: bool
         raise SpecError(f"{path}: {error}") from None
 
 
+@border("rig")
+def stated_modes(path: Path) -> frozenset[str] | None:
+    """Return the power modes of which every stream states its times; none where no stream states times by mode."""
+    tables = [table.get("times") for table in toml_of_file(path).get("stream", []) if isinstance(table, dict)]
+    modes = [frozenset(times) for times in tables if isinstance(times, dict)]
+    return frozenset.intersection(*modes) if modes else None
+
+
 def _name(table: Any, place: int) -> str:
     return str(table.get("name", place)) if isinstance(table, dict) else str(place)
 
