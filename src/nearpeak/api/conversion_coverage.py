@@ -1,12 +1,15 @@
-"""The public function coverage: which parts of a model a backend converts, and what the rest costs."""
+"""The public functions coverage and engine_coverage: which parts of a model a backend converts, at what cost."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nearpeak.conversion.converted_parts import Conversion
+from nearpeak.conversion.engine_parts import EngineCoverage
 from nearpeak.core.runs.measurement import Fallback, Timing
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.target import Target
 from nearpeak.errors import MeasureError, SpecError, error_type
 
 
@@ -67,6 +70,41 @@ def coverage(
     }  # fmt: skip
     reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
     raise MeasureError(f"{model}: {reason.replace(str(path), str(model))}")
+
+
+def engine_coverage(
+    model: Path, engine: str, targets: Sequence[str | Target], *, table: Path | None = None,
+    options: CaptureOptions = CaptureOptions(), without: tuple[str, ...] = (), least_count: int = 1,
+    worth_s: float = 0.0,
+) -> EngineCoverage:  # fmt: skip
+    """Return what an engine that need not be installed takes of an ONNX file, and what the rest costs on each device.
+
+    Nothing is executed. Where the engine is installed in this version, its parser answers instead of the table.
+
+    Args:
+        engine: name and version, `tensorrt:10.1`.
+        table: capability table of the user's own, in place of the one that comes with nearpeak.
+        without: operator types that are treated as denied.
+        least_count: least nodes of an engine.
+        worth_s: time of a run that a plug-in must save to pay.
+
+    Raises:
+        SpecError: the engine is unknown, the table malformed, or the file missing or with an open input.
+        CaptureError: the file is not a sound ONNX model.
+    """
+    from nearpeak.api.questions import device_of
+    from nearpeak.conversion.capability_table import table_of
+    from nearpeak.conversion.engine_conversion import engine_conversion
+    from nearpeak.conversion.installed_engine import refused_nodes
+
+    capabilities = table_of(engine, table)
+    devices = [device_of(target) for target in targets]
+    if not model.is_file():
+        raise SpecError(f"{model}: not found")
+    return engine_conversion(
+        model, capabilities, devices, options, without=without, least_count=least_count, worth_s=worth_s,
+        installed=None if table is not None else refused_nodes(capabilities, model),
+    )  # fmt: skip
 
 
 def onnx_conversion_record(path: str, **arguments: Any) -> dict[str, Any]:
