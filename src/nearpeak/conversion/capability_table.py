@@ -25,6 +25,8 @@ _TOP: Mapping[str, type] = {
     "engine": str, "version": str, "source": str, "licence": str, "first_opset": int, "last_opset": int,
     "narrowed": list, "denied": list, "group": list, "typed": list, "condition": list,
 }  # fmt: skip
+TENSORS = ("all", "outputs", "first")
+"""Tensors whose formats a row may be about: all of a node, its results, or its first operand."""
 _REQUIRED = ("engine", "version", "source", "group")
 
 
@@ -59,7 +61,7 @@ class CapabilityTable:
     conditions: Mapping[str, tuple[Condition, ...]]
     """Conditions by operator."""
     typed: Mapping[str, str]
-    """`all` or `outputs`: tensors whose formats the row is about, where that is not the usual one."""
+    """One of TENSORS: tensors whose formats the row is about, where that is not the usual one."""
     narrowed: tuple[str, ...] = ()
     """Formats that the engine casts to narrower ones."""
     first_opset: int = 1
@@ -125,8 +127,8 @@ def read_table(path: Path) -> CapabilityTable:
             conditions[operator] = (*conditions.get(operator, ()), condition)
     typed: dict[str, str] = {}
     for entry in data.get("typed", []):
-        if entry.get("tensors") not in ("all", "outputs"):
-            raise SpecError(f"{path}: typed.tensors is {entry.get('tensors')!r}; it is 'all' or 'outputs'")
+        if entry.get("tensors") not in TENSORS:
+            raise SpecError(f"{path}: typed.tensors is {entry.get('tensors')!r}; it is one of {', '.join(TENSORS)}")
         typed |= dict.fromkeys(_names(path, "typed.operators", entry.get("operators")), entry["tensors"])
     return CapabilityTable(
         engine=data["engine"], version=data["version"], source=data["source"], formats=formats, denied=denied,

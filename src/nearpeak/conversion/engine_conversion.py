@@ -28,6 +28,7 @@ from nearpeak.conversion.plan_cost import (
     without_kernels,
 )  # fmt: skip
 from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
 from nearpeak.ops import work_of
@@ -60,7 +61,7 @@ def engine_conversion(
     nodes = _judged(table, graph, without, installed)
     taken = with_least(graph, [node.is_taken for node in nodes], least_count)
     pieces = pieces_of(graph, taken)
-    crossing = list(crossing_tensors(graph, pieces, taken))
+    crossing = crossing_tensors(graph, taken)
     sizes = [graph.tensors[name].bytes if name in graph.tensors else None for name in crossing]
     costs = [PlanCosts(graph, target) for target in targets]
     plans = tuple(_target_plan(cost, nodes, taken, pieces, worth_s) for cost in costs)
@@ -77,7 +78,7 @@ def engine_conversion(
 def _judged(
     table: CapabilityTable, graph: ModelGraph, without: Sequence[str], installed: Mapping[int, str] | None
 ) -> tuple[JudgedNode, ...]:
-    judged = []
+    judged, flops = [], dict[Case, int]()
     for node, (key, kind) in enumerate(zip(graph.keys, graph.kinds, strict=True)):
         if kind in without:
             verdict = Verdict(verdict=DENIED, reason="left out on request")
@@ -87,7 +88,9 @@ def _judged(
         else:
             verdict = verdict_of(table, graph, node)
         calls = [graph.workload.calls[position] for position in graph.calls[node]]
-        flop = sum(int(sum(work_of(call.case).flop.values())) * call.call_count for call in calls if call.case)
+        for case in {call.case for call in calls if call.case is not None} - set(flops):
+            flops[case] = int(sum(work_of(case).flop.values()))
+        flop = sum(flops[call.case] * call.call_count for call in calls if call.case is not None)
         judged.append(JudgedNode(key=key, kind=kind, verdict=verdict, is_static=graph.is_static[node], flop=flop))
     return tuple(judged)
 

@@ -30,6 +30,10 @@ class ModelGraph:
     """Name of each node, or its type and position among those of its type."""
     kinds: tuple[str, ...]
     """Operator type of each node, with its domain where that is not the standard's."""
+    inputs: tuple[tuple[str, ...], ...]
+    """Operands of each node by name, empty where one is left out."""
+    outputs: tuple[tuple[str, ...], ...]
+    """Results of each node by name."""
     links: tuple[tuple[int, ...], ...]
     """For each node, the nodes whose results it reads, bodies of control flow included."""
     attributes: tuple[Mapping[str, Any], ...]
@@ -77,6 +81,7 @@ def model_graph(path: Path, options: CaptureOptions = CaptureOptions()) -> Model
     return ModelGraph(
         model=path.name, opset=str(graph.opset_count), protos=protos, keys=tuple(_keys(protos)),
         kinds=tuple(node.op_type if node.domain in _STANDARD else f"{node.domain}.{node.op_type}" for node in protos),
+        inputs=tuple(tuple(node.input) for node in protos), outputs=tuple(tuple(node.output) for node in protos),
         links=tuple(tuple(dict.fromkeys(makers[n] for n in _read(node) if n in makers)) for node in protos),
         attributes=tuple(attributes_of(node, graph.opset_count) for node in protos),
         is_static=tuple(_statics(protos, initializers, graph.values)),

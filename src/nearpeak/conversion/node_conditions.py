@@ -18,8 +18,7 @@ def decide(condition: Condition, graph: ModelGraph, node: int) -> bool | None:
 
 def is_foldable(condition: Condition, graph: ModelGraph, node: int) -> bool:
     """Return whether folding constants would fulfil a condition that asks for a stored operand."""
-    name = _operand(condition.settings, graph, node)
-    return condition.kind == "initializer" and name in graph.values
+    return condition.kind == "initializer" and _operand(condition.settings, graph, node) in graph.values
 
 
 def _operand(settings: Mapping[str, Any], graph: ModelGraph, node: int, key: str = "input") -> str:

@@ -88,7 +88,7 @@ def _data_tensors(table: CapabilityTable, graph: ModelGraph, node: int) -> list[
     onnx = imported_onnx()
     which = table.typed.get(kind, "")
     if which or not onnx.defs.has(kind, graph.opset_count):
-        tensors = {"all": [*proto.input, *proto.output], "outputs": list(proto.output)}.get(which, proto.input[:1])
+        tensors = {"all": [*proto.input, *proto.output], "outputs": proto.output}.get(which, proto.input[:1])
         return [name for name in tensors if name]
     schema = onnx.defs.get_schema(kind, graph.opset_count)
     operands = _typed(schema.inputs, proto.input)

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
+from nearpeak.base.identity_key import Same
 from nearpeak.conversion.convex_pieces import convex_pieces
 from nearpeak.conversion.engine_parts import NOTHING, Interval, PlanTime
 from nearpeak.conversion.epilogues import epilogues, reader_counts
@@ -61,11 +64,18 @@ class PlanCosts:
         self._readers = reader_counts(graph.workload)
         self._axes = _layout_axes(graph)
         self._calls: dict[int, tuple[float, CallPrediction] | None] = {}
+        self._intervals: dict[int, Interval] = {}
+        self._plans: dict[Split, PlanTime] = {}
         self._pieces: dict[tuple[int, ...], Interval] = {}
         self._copies: dict[tuple[int, str], Interval] = {}
 
     def plan(self, split: Split) -> PlanTime:
         """Return the predicted time of one run."""
+        if split not in self._plans:
+            self._plans[split] = self._plan(split)
+        return self._plans[split]
+
+    def _plan(self, split: Split) -> PlanTime:
         pieces = pieces_of(self.graph, split.taken)
         engine, left, calls = NOTHING, NOTHING, 0
         for nodes in pieces:
@@ -78,7 +88,7 @@ class PlanCosts:
             else:
                 left, calls = left + self.unfused(loose), calls + len(loose)
         engines = sum(split.taken[nodes[0]] for nodes in pieces)
-        border = self._border(pieces, split)
+        border = self._border(split)
         host = _host(self.host, engines, len(pieces) - engines, calls)
         device = engine + left + border
         return PlanTime(
@@ -96,10 +106,11 @@ class PlanCosts:
 
     def unfused(self, positions: Sequence[int]) -> Interval:
         """Return the device time of calls that run one by one."""
-        total = NOTHING
-        for position in positions:
-            total = total + self._interval(position)
-        return total
+        times = [self._interval(position) for position in positions]
+        return Interval(
+            low_s=sum(time.low_s for time in times), time_s=sum(time.time_s for time in times),
+            high_s=sum(time.high_s for time in times),
+        )  # fmt: skip
 
     def bound_s(self, nodes: Sequence[int]) -> float:
         """Return the sum of the bounds of the calls of some nodes."""
@@ -127,11 +138,12 @@ class PlanCosts:
         return self._calls[position]
 
     def _interval(self, position: int) -> Interval:
-        known = self.call(position)
-        if known is None:
-            return NOTHING
-        call = Interval(low_s=known[1].low_s, time_s=known[1].time_s, high_s=known[1].high_s)
-        return call.times(self.graph.workload.calls[position].call_count)
+        if position not in self._intervals:
+            known = self.call(position)
+            self._intervals[position] = NOTHING if known is None else Interval(
+                low_s=known[1].low_s, time_s=known[1].time_s, high_s=known[1].high_s
+            ).times(self.graph.workload.calls[position].call_count)  # fmt: skip
+        return self._intervals[position]
 
     def _fused(self, positions: tuple[int, ...]) -> Interval:
         """Return the device time of the calls of one engine: epilogues in products, neighbours in one kernel."""
@@ -152,10 +164,10 @@ class PlanCosts:
             self._pieces[positions] = total
         return self._pieces[positions]
 
-    def _border(self, pieces: Sequence[Sequence[int]], split: Split) -> Interval:
+    def _border(self, split: Split) -> Interval:
         """Return the device time of converting the tensors that cross between pieces."""
         total = NOTHING
-        for name in crossing_tensors(self.graph, pieces, split.taken, between_engines=True):
+        for name in _partition(Same(self.graph), split.taken).crossings:
             if self.host.copies_all or self._axes.get(name, 0) >= LAYOUT_AXES:
                 total = total + self.copy_time(name)
         return total
@@ -183,45 +195,54 @@ def with_least(graph: ModelGraph, taken: Sequence[bool], least_count: int) -> tu
     return tuple(is_taken and node not in small for node, is_taken in enumerate(taken))
 
 
-def pieces_of(graph: ModelGraph, taken: Sequence[bool]) -> list[list[int]]:
+def pieces_of(graph: ModelGraph, taken: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
     """Return the pieces of the nodes that run, by position; nodes known when the engine is built are part of none."""
-    running = [node for node in range(len(graph.keys)) if not (graph.is_static[node] and taken[node])]
+    return _partition(Same(graph), tuple(taken)).pieces
+
+
+def crossing_tensors(graph: ModelGraph, taken: Sequence[bool]) -> tuple[str, ...]:
+    """Return the tensors that engines hand over or take, each once."""
+    return tuple(dict.fromkeys(_partition(Same(graph), tuple(taken)).crossings))
+
+
+class _Partition(NamedTuple):
+    """Pieces of a split, and tensors that cross between them."""
+
+    pieces: tuple[tuple[int, ...], ...]
+    crossings: tuple[str, ...]  # once for each engine that writes or reads it
+
+
+@lru_cache(maxsize=256)  # the same splits are priced on several devices
+def _partition(same: "Same[ModelGraph]", taken: tuple[bool, ...]) -> _Partition:
+    graph = same.held
+    running = [node for node, is_static in enumerate(graph.is_static) if not (is_static and taken[node])]
     places = {node: place for place, node in enumerate(running)}
     links = [[places[source] for source in graph.links[node] if source in places] for node in running]
     pieces = convex_pieces(links, [taken[node] for node in running])
-    return [[running[place] for place in piece] for piece in pieces]
+    named = tuple(tuple(running[place] for place in piece) for piece in pieces)
+    return _Partition(named, tuple(name for name, _ in dict.fromkeys(_crossings(graph, named, taken))))
 
 
-def crossing_tensors(
-    graph: ModelGraph, pieces: Sequence[Sequence[int]], taken: Sequence[bool], *, between_engines: bool = False
-) -> Iterator[str]:
-    """Yield the tensors that engines hand over or take.
-
-    Args:
-        between_engines: once for each engine that writes or reads it, instead of once in all.
-    """
+def _crossings(
+    graph: ModelGraph, pieces: Sequence[Sequence[int]], taken: Sequence[bool]
+) -> Iterator[tuple[str, int]]:  # fmt: skip
+    """Yield each tensor that crosses between pieces with the engines that write and read it."""
     homes = {node: number for number, nodes in enumerate(pieces) for node in nodes}
-    makers = {name: node for node in homes for name in graph.protos[node].output if name}
-    seen: set[tuple[str, int]] = set()
+    makers = {name: node for node in homes for name in graph.outputs[node] if name}
     for node, home in homes.items():
-        for name in graph.protos[node].input:
+        for name in graph.inputs[node]:
             maker = makers.get(name, -1)
-            if maker < 0 or homes[maker] == home or name in graph.values:
-                continue
-            ends = [homes[end] for end in (maker, node) if taken[end]]
-            for end in ends if between_engines else ends[:1] and [-1]:
-                if (name, end) not in seen:
-                    seen.add((name, end))
-                    yield name
+            if maker >= 0 and homes[maker] != home and name not in graph.values:
+                yield from ((name, homes[end]) for end in (maker, node) if taken[end])
 
 
 def _layout_axes(graph: ModelGraph) -> Mapping[str, int]:
     """Return the most axes that each tensor has under any of its names: views keep what a border converts."""
     base: dict[str, str] = {}
     axes: dict[str, int] = {}
-    for proto, kind in zip(graph.protos, graph.kinds, strict=True):
-        for name in proto.output:
-            base[name] = base.get(proto.input[0], proto.input[0]) if kind in VIEWS and proto.input else name
+    for read, made, kind in zip(graph.inputs, graph.outputs, graph.kinds, strict=True):
+        for name in made:
+            base[name] = base.get(read[0], read[0]) if kind in VIEWS and read else name
     for name, tensor in graph.tensors.items():
         root = base.get(name, name)
         axes[root] = max(axes.get(root, 0), len(tensor.shape))
