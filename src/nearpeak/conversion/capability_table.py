@@ -64,9 +64,9 @@ class CapabilityTable:
     """One of TENSORS: tensors whose formats the row is about, where that is not the usual one."""
     narrowed: tuple[str, ...] = ()
     """Formats that the engine casts to narrower ones."""
-    first_opset: int = 1
+    first_opset_count: int = 1
     """First version of the standard's operator set that the document covers."""
-    last_opset: int | None = None
+    last_opset_count: int | None = None
     """Last version that it covers; none where it does not say."""
 
     @property
@@ -133,7 +133,7 @@ def read_table(path: Path) -> CapabilityTable:
     return CapabilityTable(
         engine=data["engine"], version=data["version"], source=data["source"], formats=formats, denied=denied,
         conditions=conditions, typed=typed, narrowed=_names(path, "narrowed", data.get("narrowed", [])),
-        first_opset=data.get("first_opset", 1), last_opset=data.get("last_opset"),
+        first_opset_count=data.get("first_opset", 1), last_opset_count=data.get("last_opset"),
     )  # fmt: skip
 
 

@@ -146,8 +146,8 @@ def _native_norms(
         gains[cost.target.name] = replace(
             fused, low_s=min(fused.low_s, fused.time_s), high_s=max(fused.high_s, apart_s - one_s)
         )  # fmt: skip
-    covered = table.last_opset is None or table.last_opset >= NATIVE_OPSET
-    proviso = "" if covered else f"; {table.name} is documented to opset {table.last_opset} only"
+    covered = table.last_opset_count is None or table.last_opset_count >= NATIVE_OPSET
+    proviso = "" if covered else f"; {table.name} is documented to opset {table.last_opset_count} only"
     text = (
         f"export at opset ≥ {NATIVE_OPSET}: {counted(len(norms), 'group normalisation')} of "
         f"{len(norms[0].nodes)} nodes each becomes one GroupNormalization{proviso}"

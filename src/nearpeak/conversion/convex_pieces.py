@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 Links = Sequence[Sequence[int]]
 """For each node, earlier nodes whose results it reads."""
+Positions = tuple[int, ...]
+"""Positions of nodes or calls, in their order."""
 
 
 def convex_pieces(links: Links, sides: Sequence[bool]) -> list[list[int]]:

@@ -20,6 +20,8 @@ from nearpeak.conversion.engine_parts import (
 from nearpeak.conversion.model_graph import ModelGraph, model_graph
 from nearpeak.conversion.node_verdicts import verdict_of
 from nearpeak.conversion.plan_cost import (
+    SERIAL,
+    EngineHost,
     PlanCosts,
     Split,
     crossing_tensors,
@@ -63,12 +65,18 @@ def engine_conversion(
     pieces = pieces_of(graph, taken)
     crossing = crossing_tensors(graph, taken)
     sizes = [graph.tensors[name].bytes if name in graph.tensors else None for name in crossing]
-    costs = [PlanCosts(graph, target) for target in targets]
+    costs = [PlanCosts(graph, target, EngineHost() if target.kind == "gpu" else SERIAL) for target in targets]
     plans = tuple(_target_plan(cost, nodes, taken, pieces, worth_s) for cost in costs)
     source = table.source if installed is None else f"{table.name} installed on this machine"
     return EngineCoverage(
         model=graph.model, engine=table.name, source=source, opset=graph.opset, nodes=nodes,
-        pieces=tuple(_piece(graph, taken, piece) for piece in _ordered(graph, pieces)), boundary_count=len(crossing),
+        pieces=tuple(
+            EnginePiece(
+                is_converted=taken[piece[0]], keys=tuple(graph.keys[node] for node in piece),
+                kinds=dict(Counter(graph.kinds[node] for node in piece).most_common()),
+            ) for piece in _ordered(graph, pieces)
+        ),
+        boundary_count=len(crossing),
         boundary_bytes=None if None in sizes else sum(size for size in sizes if size is not None), plans=plans,
         breaks=_breaks(graph, costs, taken, pieces), changes=changes_of(table, nodes, taken, costs, plans),
         notes=tuple(_notes(table, graph, nodes)),
@@ -111,13 +119,6 @@ def _ordered(graph: ModelGraph, pieces: Sequence[Sequence[int]]) -> list[Sequenc
     return [pieces[number] for number in done]
 
 
-def _piece(graph: ModelGraph, taken: Sequence[bool], nodes: Sequence[int]) -> EnginePiece:
-    kinds = Counter(graph.kinds[node] for node in nodes)
-    return EnginePiece(
-        is_converted=taken[nodes[0]], keys=tuple(graph.keys[node] for node in nodes), kinds=dict(kinds.most_common())
-    )
-
-
 def _target_plan(
     costs: PlanCosts, nodes: Sequence[JudgedNode], taken: tuple[bool, ...], pieces: Sequence[Sequence[int]],
     worth_s: float,
@@ -146,11 +147,11 @@ def _target_plan(
 def _plugin(costs: PlanCosts, base: TargetPlan, taken: tuple[bool, ...], kind: str, worth_s: float) -> PluginAnswer:
     """Return what kernels for all nodes of a kind inside engines would change."""
     graph = costs.graph
-    mine = frozenset(node for node, one in enumerate(graph.kinds) if one == kind and not taken[node])
+    mine = tuple(node for node, one in enumerate(graph.kinds) if one == kind and not taken[node])
     split = Split(taken=tuple(is_taken or node in mine for node, is_taken in enumerate(taken)), plugin=mine)
     plan = costs.plan(split)
     gain = base.as_is.total.less(plan.total)
-    positions = costs.positions(sorted(mine))
+    positions = costs.positions(mine)
     count = sum(graph.workload.calls[position].call_count for position in positions)
     is_known = bool(count) and all(costs.call(position) is not None for position in positions)
     kernels_s = costs.unfused(positions).time_s
@@ -160,7 +161,7 @@ def _plugin(costs: PlanCosts, base: TargetPlan, taken: tuple[bool, ...], kind: s
     verdict = "pays" if gain.low_s > worth_s else "does not pay" if gain.high_s <= worth_s else "open"
     return PluginAnswer(
         kind=kind, node_count=len(mine), plan=plan, gain=gain, call_s=kernels_s / max(1, count),
-        bound_s=costs.bound_s(sorted(mine)) / len(mine), verdict=verdict if is_known or not count else "open",
+        bound_s=costs.bound_s(mine) / len(mine), verdict=verdict if is_known or not count else "open",
         break_even_s=limit_s if limit_s > 0 and plan.host.time_s < base.as_is.total.time_s else None,
         recovered_ratio=gain.time_s / lost_s if lost_s > 0 else None,
     )  # fmt: skip
@@ -188,9 +189,9 @@ def _breaks(
 def _notes(table: CapabilityTable, graph: ModelGraph, nodes: Sequence[JudgedNode]) -> list[str]:
     """Return what restricts the answer, in sentences."""
     notes = []
-    if table.last_opset is not None and graph.opset_count > table.last_opset:
+    if table.last_opset_count is not None and graph.opset_count > table.last_opset_count:
         notes.append(
-            f"The file is of opset {graph.opset}; the table is documented up to {table.last_opset}: nodes whose "
+            f"The file is of opset {graph.opset}; the table is documented up to {table.last_opset_count}: nodes whose "
             f"definition changed since are conditional."
         )
     conditional = sum(node.verdict.verdict == CONDITIONAL for node in nodes)

@@ -208,8 +208,9 @@ class EngineCoverage:
 
     @property
     def taken_count(self) -> int:
-        """Nodes that are planned as converted, or known when the engine is built."""
-        return sum(node.is_taken for node in self.nodes)
+        """Nodes inside engines, or known when the engine is built."""
+        inside = {key for piece in self.pieces if piece.is_converted for key in piece.keys}
+        return sum(node.key in inside or (node.is_static and node.is_taken) for node in self.nodes)
 
     @property
     def flop_ratio(self) -> float | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nearpeak.conversion.convex_pieces import Links, Positions
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.workload import Workload
@@ -34,7 +35,7 @@ class ModelGraph:
     """Operands of each node by name, empty where one is left out."""
     outputs: tuple[tuple[str, ...], ...]
     """Results of each node by name."""
-    links: tuple[tuple[int, ...], ...]
+    links: Links
     """For each node, the nodes whose results it reads, bodies of control flow included."""
     attributes: tuple[Mapping[str, Any], ...]
     """Attributes of each node, the standard's defaults written out."""
@@ -50,7 +51,7 @@ class ModelGraph:
     """Outputs of the model."""
     workload: Workload
     """The calls of one run."""
-    calls: tuple[tuple[int, ...], ...]
+    calls: tuple[Positions, ...]
     """For each node, the positions of its calls in the workload."""
 
     @property

@@ -40,8 +40,8 @@ def verdict_of(table: CapabilityTable, graph: ModelGraph, node: int) -> Verdict:
 
 def _of_opset(table: CapabilityTable, graph: ModelGraph, kind: str) -> Iterator[Verdict]:
     """Yield that the definition of the operator in this opset is none that the table covers."""
-    opset, last = graph.opset_count, table.last_opset or graph.opset_count
-    edge = min(max(opset, table.first_opset), last)
+    opset, last = graph.opset_count, table.last_opset_count or graph.opset_count
+    edge = min(max(opset, table.first_opset_count), last)
     if opset == edge:
         return
     here, covered = _definition(kind, opset), _definition(kind, edge)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nearpeak.base.identity_key import Same
-from nearpeak.conversion.convex_pieces import convex_pieces
+from nearpeak.conversion.convex_pieces import Positions, convex_pieces
 from nearpeak.conversion.engine_parts import NOTHING, Interval, PlanTime
 from nearpeak.conversion.epilogues import epilogues, reader_counts
 from nearpeak.conversion.model_graph import ModelGraph
@@ -42,7 +42,11 @@ class EngineHost:
     runs_ahead: bool = True
     """Whether the host issues work ahead of the device, so that the slower of the two decides."""
     copies_all: bool = False
-    """Whether each tensor that an engine or a stretch hands over is copied, whatever its layout."""
+    """Whether each tensor that an engine or a stretch hands over is copied besides, whatever its layout."""
+
+
+SERIAL = EngineHost(engine=FRAMEWORK, left_call=FRAMEWORK, runs_ahead=False)
+"""Host of a device that is no GPU: it waits for each piece and call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class Split:
 
     taken: tuple[bool, ...]
     """For each node, whether it is inside."""
-    plugin: frozenset[int] = frozenset()
+    plugin: Positions = ()
     """Nodes inside that are kernels of a plug-in, which fuse with nothing."""
 
 
@@ -66,7 +70,7 @@ class PlanCosts:
         self._calls: dict[int, tuple[float, CallPrediction] | None] = {}
         self._intervals: dict[int, Interval] = {}
         self._plans: dict[Split, PlanTime] = {}
-        self._pieces: dict[tuple[int, ...], Interval] = {}
+        self._pieces: dict[Positions, Interval] = {}
         self._copies: dict[tuple[int, str], Interval] = {}
 
     def plan(self, split: Split) -> PlanTime:
@@ -77,13 +81,13 @@ class PlanCosts:
 
     def _plan(self, split: Split) -> PlanTime:
         pieces = pieces_of(self.graph, split.taken)
-        engine, left, calls = NOTHING, NOTHING, 0
+        engine, left, calls, plugin = NOTHING, NOTHING, 0, set(split.plugin)
         for nodes in pieces:
             is_engine = split.taken[nodes[0]]
-            alone = [node for node in nodes if not is_engine or node in split.plugin]
+            alone = [node for node in nodes if not is_engine or node in plugin]
             loose = self.positions(alone)
             if is_engine:
-                engine = engine + self._fused(self.positions([n for n in nodes if n not in split.plugin]))
+                engine = engine + self._fused(self.positions([n for n in nodes if n not in plugin]))
                 engine = engine + self.unfused(loose)
             else:
                 left, calls = left + self.unfused(loose), calls + len(loose)
@@ -96,7 +100,7 @@ class PlanCosts:
             border=border, host=host, piece_count=engines,
         )  # fmt: skip
 
-    def positions(self, nodes: Sequence[int]) -> tuple[int, ...]:
+    def positions(self, nodes: Sequence[int]) -> Positions:
         """Return the calls of some nodes in order."""
         return tuple(sorted(position for node in nodes for position in self.graph.calls[node]))
 
@@ -145,7 +149,7 @@ class PlanCosts:
             ).times(self.graph.workload.calls[position].call_count)  # fmt: skip
         return self._intervals[position]
 
-    def _fused(self, positions: tuple[int, ...]) -> Interval:
+    def _fused(self, positions: Positions) -> Interval:
         """Return the device time of the calls of one engine: epilogues in products, neighbours in one kernel."""
         if positions not in self._pieces:
             found = epilogues(self.graph.workload, positions, self._readers)
@@ -168,8 +172,9 @@ class PlanCosts:
         """Return the device time of converting the tensors that cross between pieces."""
         total = NOTHING
         for name in _partition(Same(self.graph), split.taken).crossings:
-            if self.host.copies_all or self._axes.get(name, 0) >= LAYOUT_AXES:
-                total = total + self.copy_time(name)
+            copies = self.host.copies_all + (self._axes.get(name, 0) >= LAYOUT_AXES)
+            if copies:
+                total = total + self.copy_time(name).times(copies)
         return total
 
     def copy_time(self, name: str) -> Interval:
@@ -195,7 +200,7 @@ def with_least(graph: ModelGraph, taken: Sequence[bool], least_count: int) -> tu
     return tuple(is_taken and node not in small for node, is_taken in enumerate(taken))
 
 
-def pieces_of(graph: ModelGraph, taken: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
+def pieces_of(graph: ModelGraph, taken: Sequence[bool]) -> tuple[Positions, ...]:
     """Return the pieces of the nodes that run, by position; nodes known when the engine is built are part of none."""
     return _partition(Same(graph), tuple(taken)).pieces
 
@@ -208,7 +213,7 @@ def crossing_tensors(graph: ModelGraph, taken: Sequence[bool]) -> tuple[str, ...
 class _Partition(NamedTuple):
     """Pieces of a split, and tensors that cross between them."""
 
-    pieces: tuple[tuple[int, ...], ...]
+    pieces: tuple[Positions, ...]
     crossings: tuple[str, ...]  # once for each engine that writes or reads it
 
 
