@@ -124,8 +124,9 @@ def _least_sizes(graph: ModelGraph, taken: tuple[bool, ...], costs: Sequence[Pla
 def _plugins(plans: Sequence[TargetPlan]) -> Iterator[Change]:
     for answer in plans[0].plugins:
         gains = {plan.target: other.gain for plan in plans for other in plan.plugins if other.kind == answer.kind}
-        limit = "" if answer.break_even_s is None else f", below {show(answer.break_even_s, 's')} a kernel"
-        text = f"a plug-in for {answer.kind} ({counted(answer.node_count, 'node')}): {answer.verdict}{limit}"
+        limit = "" if answer.break_even_s is None else f" below {show(answer.break_even_s, 's')} a kernel"
+        verdict = f"{answer.verdict}{limit} on {plans[0].target}"
+        text = f"a plug-in for {answer.kind} ({counted(answer.node_count, 'node')}): {verdict}"
         yield Change(kind="plug-in", text=text, gains=gains)
 
 

@@ -110,11 +110,11 @@ def _ordered(graph: ModelGraph, pieces: Sequence[Sequence[int]]) -> list[Sequenc
         {homes[source] for node in nodes for source in graph.links[node] if source in homes} - {number}
         for number, nodes in enumerate(pieces)
     ]
-    done: list[int] = []
+    done: dict[int, None] = {}
     waiting = list(range(len(pieces)))
     while waiting:
-        number = next(number for number in waiting if needs[number].issubset(done))
-        done.append(number)
+        number = next(number for number in waiting if needs[number] <= done.keys())
+        done[number] = None
         waiting.remove(number)
     return [pieces[number] for number in done]
 

@@ -22,10 +22,10 @@ class Epilogues(NamedTuple):
         return tuple(position for position in positions if position not in self.shares)
 
 
-def reader_counts(workload: Workload) -> Mapping[int, int]:
+def reader_counts(calls: Sequence[Call]) -> Mapping[int, int]:
     """Return the number of calls that read each storage."""
     counts: dict[int, int] = {}
-    for call in workload.calls:
+    for call in calls:
         for buffer in {use.buffer for use in call.reads}:
             counts[buffer] = counts.get(buffer, 0) + 1
     return counts

@@ -137,7 +137,7 @@ def _calls(
         names = [workload.buffers[use.buffer].name for use in call.writes]
         node = next((makers[name] for name in names if name in makers), -1)
         while node >= 0 and _is_view(protos[node], tensors):
-            node = makers.get(protos[node].input[0], -1)
+            node = makers.get(next(iter(protos[node].input), ""), -1)
         if node >= 0:
             calls[node] += waiting
             waiting, last = [], node

@@ -65,7 +65,7 @@ class PlanCosts:
     def __init__(self, graph: ModelGraph, target: Target, host: EngineHost = EngineHost()) -> None:
         """Start with nothing predicted."""
         self.graph, self.target, self.host = graph, target, host
-        self._readers = reader_counts(graph.workload)
+        self._readers = reader_counts(graph.workload.calls)
         self._axes = _layout_axes(graph)
         self._calls: dict[int, tuple[float, CallPrediction] | None] = {}
         self._intervals: dict[int, Interval] = {}
@@ -157,7 +157,7 @@ class PlanCosts:
             total = self.unfused(rest)
             for position, share in found.shares.items():
                 total = total + self._interval(position).times(share)
-            for group in fused_calls(_part(self.graph.workload, rest)) if len(rest) > 1 else ():
+            for group in fused_calls(_part(self.graph.workload, rest, self._readers)) if len(rest) > 1 else ():
                 members = [known for place in group.positions if (known := self.call(rest[place])) is not None]
                 if len(members) > 1:
                     whole = Interval(
@@ -254,17 +254,14 @@ def _layout_axes(graph: ModelGraph) -> Mapping[str, int]:
     return {name: axes.get(base.get(name, name), 0) for name in graph.tensors}
 
 
-def _part(workload: Workload, positions: Sequence[int]) -> Workload:
+def _part(workload: Workload, positions: Sequence[int], readers: Mapping[int, int]) -> Workload:
     """Return some calls of a workload as one of its own, whose outputs others need."""
-    inside = set(positions)
-    written = {use.buffer for position in positions for use in workload.calls[position].writes}
-    needed = {
-        use.buffer for position, call in enumerate(workload.calls) if position not in inside for use in call.reads
-    }  # fmt: skip
-    buffers = list(workload.buffers)
-    for buffer in written & needed:
-        buffers[buffer] = replace(buffers[buffer], kind="output")
     calls = tuple(workload.calls[position] for position in positions)
+    inside = reader_counts(calls)
+    buffers = list(workload.buffers)
+    for buffer in {use.buffer for call in calls for use in call.writes}:
+        if readers.get(buffer, 0) > inside.get(buffer, 0):
+            buffers[buffer] = replace(buffers[buffer], kind="output")
     return replace(workload, calls=calls, buffers=tuple(buffers), groups=(), known=(), guessed=())
 
 

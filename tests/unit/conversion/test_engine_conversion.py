@@ -120,7 +120,7 @@ def test_resnet18_is_one_engine_of_the_kernels_that_tensorrt_built(tmp_path):
     assert [piece.is_converted for piece in found.pieces] == [True]
     graph = model_graph(path)
     positions = tuple(range(len(graph.workload.calls)))
-    kept = epilogues(graph.workload, positions, reader_counts(graph.workload)).rest(positions)
+    kept = epilogues(graph.workload, positions, reader_counts(graph.workload.calls)).rest(positions)
     layers = [
         layer["Name"] for layer in json.loads((SAMPLES / "trtexec/resnet18_fp16.graph.json").read_text())["Layers"]
     ]
