@@ -18,10 +18,10 @@ import torch
 from tests.samples import SAMPLES
 
 from benchmarks._figures import Figure
-from nearpeak.conversion.capability_table import table_of
+from nearpeak.conversion.capability_table import CapabilityTable, table_of
 from nearpeak.conversion.engine_conversion import engine_conversion
 
-FIGURES = ("conversion_verdicts_false", "conversion_verdicts_types")
+FIGURES = ("conversion_verdicts_false", "conversion_verdicts_types", "conversion_verdicts_refused")
 TYPES = (
     "bert", "roberta", "distilbert", "albert", "electra", "mpnet", "xlm-roberta", "camembert", "ernie", "gpt2", "opt",
     "gpt_neo", "gpt_neox", "gptj", "bloom", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "phi3",
@@ -69,6 +69,29 @@ def measure() -> Iterator[Figure]:
         passed=not false,
     )  # fmt: skip
     yield Figure(name="conversion_verdicts_types", value=done, unit="model types", bar=">= 30", passed=done >= 30)
+    yield _refused(table)
+
+
+def _refused(table: CapabilityTable) -> Figure:
+    """Return how many of the standard's own test models end in anything but verdicts or a question about open inputs."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    models = [(case.name, case.model) for case in collect_testcases(None) if case.model is not None]
+    refused = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model in models:
+            path = Path(folder) / "model.onnx"
+            onnx.save(model, str(path))
+            try:
+                engine_conversion(path, table, [])
+            except Exception as error:  # whatever it is, it is counted
+                if "is open in the file" not in str(error):
+                    print(f"{name}: {type(error).__name__}: {error}", flush=True)
+                    refused += 1
+    return Figure(
+        name="conversion_verdicts_refused", value=refused, unit=f"of {len(models):,} models", bar="0",
+        passed=not refused,
+    )  # fmt: skip
 
 
 def _export(name: str, path: Path) -> str:

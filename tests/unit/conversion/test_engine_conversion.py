@@ -206,3 +206,11 @@ def test_small_engines_are_left_out_on_request(tmp_path):
     path = chain(tmp_path / "m.onnx", ["Conv", "mine.Foo", "Conv", "Relu"])
     found = engine_conversion(path, TABLE, [H100], least_count=2)
     assert [(piece.is_converted, piece.keys) for piece in found.pieces] == [(False, ("n0", "n1")), (True, ("n2", "n3"))]
+
+
+def test_a_file_of_views_alone_has_verdicts_and_takes_no_device_time(tmp_path):
+    node = helper.make_node("Flatten", ["x"], ["y"], name="n")
+    path = saved(tmp_path / "m.onnx", [node], {"x": [2, 3, 4], "y": [2, 12]})
+    found = engine_conversion(path, TABLE, [H100])
+    assert found.counts() == {"supported": 1}
+    assert found.plans[0].as_is.engine.time_s == 0.0
