@@ -73,7 +73,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _refused(table: CapabilityTable) -> Figure:
-    """Return how many of the standard's own test models end in anything but verdicts or a question about open inputs."""
+    """Return how many of the standard's own test models end without verdicts, open inputs apart."""
     from onnx.backend.test.case.node import collect_testcases
 
     models = [(case.name, case.model) for case in collect_testcases(None) if case.model is not None]
