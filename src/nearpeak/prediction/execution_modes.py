@@ -103,9 +103,9 @@ def _fused(plain: DeviceTime, workload: Workload, rows: Calls, bound_s: float) -
         if len(members) < 2:
             continue
         removed += len(members) - 1
-        for cause, time_s in _saved_s(group, members).items():
+        for cause, time_s in saved_s(group, members).items():
             saved[cause] = saved.get(cause, 0.0) + time_s
-        share = sum(_saved_s(group, members).values()) / sum(call.time_s for _, call in members)
+        share = sum(saved_s(group, members).values()) / sum(call.time_s for _, call in members)
         for end, times in enumerate(([call.low_s for _, call in members], [call.high_s for _, call in members])):
             ends_s[end] += share * sum(times)
     time_s = max(plain.time_s - sum(saved.values()), min(bound_s, plain.time_s))
@@ -117,8 +117,12 @@ def _fused(plain: DeviceTime, workload: Workload, rows: Calls, bound_s: float) -
     )  # fmt: skip
 
 
-def _saved_s(group: FusedCalls, members: Sequence[tuple[float, CallPrediction]]) -> Mapping[str, float]:
-    """Return by cause what one kernel saves against its calls: starts but the longest, and traffic."""
+def saved_s(group: FusedCalls, members: Sequence[tuple[float, CallPrediction]]) -> Mapping[str, float]:
+    """Return by cause what one kernel saves against its calls: starts but the longest, and traffic.
+
+    Args:
+        members: bound and prediction of each call of the group.
+    """
     starts = [min(max(call.gap_s.get(LAUNCH, 0.0), 0.0), call.time_s - bound_s) for bound_s, call in members]
     less = 1.0 - group.traffic_ratio
     saved = {LAUNCH: sum(starts) - max(starts), TRAFFIC: less * sum(bound_s for bound_s, _ in members)}
