@@ -10,7 +10,7 @@ Best = Callable[[Callable[[], object]], float]
 
 
 def integer_flop_per_s(extents: tuple[int, ...], torch: Any, best_s: Best) -> float:
-    """Return the best rate of square products of int8 numbers, 2 operations per multiply-add; 0 where nothing forms one.
+    """Return the best rate of square int8 products, 2 operations per multiply-add; 0 where no library forms one.
 
     PyTorch's `_int_mm` and ONNX Runtime's `MatMulInteger` (uint8 by int8, the pair that x86 multiplies in one
     instruction) are both tried: which is faster differs with the extent and with the processor.
