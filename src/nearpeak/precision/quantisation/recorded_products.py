@@ -20,7 +20,8 @@ from nearpeak.traces.reading.json_document import document_of
 
 _DATA_TYPES = (
     ("INT8", "int8"), ("INT4", "int4"), ("FP8", "fp8_e4m3"), ("FP4", "fp4_e2m1"), ("BF16", "bf16"),
-    ("BFLOAT16", "bf16"), ("FP16", "fp16"), ("HALF", "fp16"), ("FP32", "fp32"), ("FLOAT", "fp32"), ("INT32", "int32"), ("INT64", "int64"),
+    ("BFLOAT16", "bf16"), ("FP16", "fp16"), ("HALF", "fp16"), ("FP32", "fp32"), ("FLOAT", "fp32"),
+    ("INT32", "int32"), ("INT64", "int64"),
 )  # fmt: skip
 """Parts of TensorRT's names of formats, in capitals, and canonical formats; the first that fits counts."""
 _CONVOLUTIONS = ("Convolution", "Deconvolution")
