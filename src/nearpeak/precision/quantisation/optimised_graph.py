@@ -30,12 +30,20 @@ def executed_file(path: Path, options: CaptureOptions = CaptureOptions()) -> Exe
         MeasureError: the runtime refuses it.
     """
     onnx, runtime = imported_onnx(), runtime_or_refusal("precision --executed")
-    model = fixed_model(path, options)
-    with tempfile.TemporaryDirectory() as folder:
-        graph = optimised_model(onnx, runtime, model, Path(folder), str(path))
-    nodes = graph_nodes(onnx, graph, _shapes_of(onnx, runtime, graph))
+    nodes = read_nodes(onnx, runtime, fixed_model(path, options), str(path))
     engine = f"ONNX Runtime {runtime.__version__} on this CPU, its optimised graph"
     return executed_graph(path.name, engine, nodes)
+
+
+def read_nodes(onnx: Any, runtime: Any, model: Any, where: str) -> list[GraphNode]:
+    """Return the nodes of a model after optimisation, with shape and format of their tensors in one run.
+
+    Args:
+        where: name of the model, for messages.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        graph = optimised_model(onnx, runtime, model, Path(folder), where)
+    return graph_nodes(onnx, graph, _shapes_of(onnx, runtime, graph))
 
 
 def fixed_model(path: Path, options: CaptureOptions) -> Any:
