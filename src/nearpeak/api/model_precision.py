@@ -101,15 +101,19 @@ def precision(
     wanted = _checked(precisions or PRECISIONS)
     steps = _steps(str(model), options, wanted)
     rows = [_row(name, steps, targets) for name in wanted]
-    runtime = ""
+    runtime, choice = "", dict[str, str]()
     if Path(model).suffix == ".onnx":
-        runs = _runs(Path(model), options, wanted, schemes, data, labels, budget_s)
+        runs, choice = _runs(Path(model), options, wanted, schemes, data, labels, budget_s)
         rows = [replace(row, runs=tuple(run for run in runs if run.precision == row.precision)) for row in rows]
         runtime = "ONNX Runtime on one thread of this CPU" if runs else ""
     elif data is not None or labels is not None:
         raise SpecError(f"--data, --labels: are for ONNX files, which run here; {model} is none")
     table = PrecisionTable(
-        name=Path(model).name, targets=tuple(target.name for target in targets), rows=tuple(rows), runtime=runtime
+        name=Path(model).name,
+        targets=tuple(target.name for target in targets),
+        rows=tuple(rows),
+        runtime=runtime,
+        layer_choice=choice or None,
     )
     return replace(table, verdicts=verdicts_of(table))
 
@@ -197,21 +201,23 @@ def _time(name: str, step: "Workload", target: "Target") -> "TargetTime":
 def _runs(
     path: Path, options: CaptureOptions, precisions: Sequence[str], schemes: Sequence[str] | None,
     data: Path | None, labels: Path | None, budget_s: float,
-) -> "tuple[SchemeRun, ...]":  # fmt: skip
-    """Return the quantised files of a model as they ran on this CPU, in a process of its own."""
+) -> "tuple[tuple[SchemeRun, ...], dict[str, str]]":  # fmt: skip
+    """Return the quantised files of a model as they ran on this CPU, in a process of its own, and a layer choice."""
     from nearpeak.precision.quantisation.precision_table import Accuracy, SchemeRun
     from nearpeak.precision.quantisation.quantised_files import SCHEMES
 
     for name in schemes or ():
         if name not in SCHEMES:
             raise unknown_name("scheme", name, tuple(SCHEMES))
-    chosen = [name for name, scheme in SCHEMES.items() if scheme.precision in precisions] if schemes is None else schemes
+    chosen = (
+        [name for name, scheme in SCHEMES.items() if scheme.precision in precisions] if schemes is None else schemes
+    )
     if schemes is not None and not schemes:
-        return ()
+        return (), {}
     for file in (data, labels):
         if file is not None and not file.is_file():
             raise SpecError(f"{file}: not found")
-    records = isolated(
+    records, choice = isolated(
         "measured_record", path, options, schemes=list(chosen), data=None if data is None else str(data),
         labels=None if labels is None else str(labels), budget_s=budget_s,
     )  # fmt: skip
@@ -223,19 +229,79 @@ def _runs(
             ),
         })
         for record in records
-    )  # fmt: skip
+    ), choice  # fmt: skip
 
 
 def measured_record(
     path: str, options: dict[str, Any], schemes: list[str], data: str | None, labels: str | None, budget_s: float
-) -> list[dict[str, Any]]:
-    """Return the quantised files of a model as plain data; executed in this process."""
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the quantised files of a model, and a layer choice, as plain data; executed in this process."""
     import dataclasses
 
     from nearpeak.precision.quantisation.measured_files import measured_files
 
-    runs = measured_files(
+    runs, choice = measured_files(
         Path(path), CaptureOptions(**options), schemes, data=Path(data) if data else None,
         labels=Path(labels) if labels else None, budget_s=budget_s,
     )  # fmt: skip
-    return [dataclasses.asdict(run) for run in runs]
+    return [dataclasses.asdict(run) for run in runs], choice
+
+
+def training_precision(
+    source: str, options: CaptureOptions = CaptureOptions(), *, ptq: Sequence[str] = (), qat: Sequence[str] = (),
+    seed_count: int = 5, epoch_count: int = 5,
+) -> "PrecisionTable":  # fmt: skip
+    """Return the accuracy of a model quantised after training and in training, beside fp32 trained as long.
+
+    The file's code runs in a process of its own, within the limits of `options`.
+
+    Args:
+        source: `file.py:function`, whose function takes a seed and returns a mapping with a trained `model`,
+            `fit(model, epochs)`, `accuracy(model)` and, where calibrating differs from it, `calibrate(model)`.
+        ptq: precisions of quantisation after training: int8, int4, int3, int2.
+        qat: precisions of quantisation in training.
+        epoch_count: extra epochs of what is trained on, the fp32 control included.
+
+    Raises:
+        SpecError: no such function or precision.
+        MissingExtraError: nvidia-modelopt is not installed (extra `quantisation`).
+    """
+    from nearpeak.precision.quantisation.precision_table import Accuracy, PrecisionRow, PrecisionTable
+    from nearpeak.precision.quantisation.precision_verdict import accuracy_verdicts_of
+    from nearpeak.precision.quantisation.training_trials import WIDTHS
+
+    for name in (*ptq, *qat):
+        if name not in WIDTHS:
+            raise unknown_name("precision to quantise to", name, tuple(WIDTHS))
+    file = Path(source.rpartition(":")[0])
+    if not file.is_file():
+        raise SpecError(f"{source}: is no FILE.py:FUNCTION of a file that exists")
+    found = isolated(
+        "trained_record", file, options, source=source, ptq=list(ptq), qat=list(qat), seed_count=seed_count,
+        epoch_count=epoch_count,
+    )  # fmt: skip
+    rows = [
+        PrecisionRow(
+            precision=name, weight_bytes=None, activation_bytes=None, times=(),
+            trained=tuple(
+                Accuracy(right_ratios=tuple(one["right_ratios"]), control_ratios=tuple(one["control_ratios"]),
+                         trained=one["trained"])
+                for one in accuracies
+            ),
+        )
+        for name, accuracies in found.items()
+    ]  # fmt: skip
+    runtime = f"trained here {seed_count} times, {epoch_count} extra epochs"
+    table = PrecisionTable(name=source.rpartition("/")[2], targets=(), rows=tuple(rows), runtime=runtime)
+    return replace(table, verdicts=accuracy_verdicts_of(table))
+
+
+def trained_record(path: str, options: dict[str, Any], source: str, **arguments: Any) -> dict[str, Any]:
+    """Return accuracies by precision as plain data; executed in this process."""
+    import dataclasses
+
+    from nearpeak.precision.quantisation.training_trials import trained_accuracies
+
+    del path, options  # of the process
+    found = trained_accuracies(source, **arguments)
+    return {name: [dataclasses.asdict(one) for one in accuracies] for name, accuracies in found.items()}

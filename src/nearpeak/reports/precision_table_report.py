@@ -54,22 +54,32 @@ def _blocks(table: PrecisionTable) -> Iterator[Block]:
         words = ", ".join(f"{counts.count(name)} in {name}" for name in dict.fromkeys(counts))
         yield f"fastest choice by layer, conversions between them counted: {words}"
         rows = list(table.layer_choice.items())
-        yield Details("Precision of each product (--why)", (Table(columns=columns("<product", "precision"), rows=rows),))
+        yield Details(
+            "Precision of each product (--why)", (Table(columns=columns("<product", "precision"), rows=rows),)
+        )
     yield Details(WHY, (Heading("What this rests on", 3), Items(tuple(_grounds(table)))))
 
 
 def _main(table: PrecisionTable) -> Table:
     heads = ["precision"]
     for target in table.targets:
-        heads += [f"#bound_{target}_s|{target} ≥", f"#expected_{target}_s|expected", f"#energy_{target}_j|energy"]
-    heads += ["#measured_s|here", "#weight_bytes|weights", "#activation_bytes|activations", "#accuracy"]
-    energies = any(time.energy_j is not None for row in table.rows for time in row.times)
+        heads += [f"#bound_{target}_s|{target} {PROVED}", f"#expected_{target}_s|{PREDICTED}"]
+        heads += [f"#energy_{target}_j|energy {PREDICTED}"]
+    heads += [
+        f"#measured_s|{MEASURED}",
+        "#executed_ratio|executed so",
+        "#weight_bytes|weights",
+        "#activation_bytes|activations",
+        "#accuracy",
+    ]
     rows = [_cells(table, row) for row in table.rows]
     kept = [
         place for place, head in enumerate(heads)
-        if (energies or not head.startswith("#energy")) and (place == 0 or any(row[place].value is not None for row in rows))
+        if place == 0 or any(row[place].value is not None for row in rows)
     ]  # fmt: skip
-    return Table(columns=columns(*(heads[place] for place in kept)), rows=[[row[place] for place in kept] for row in rows])
+    return Table(
+        columns=columns(*(heads[place] for place in kept)), rows=[[row[place] for place in kept] for row in rows]
+    )
 
 
 def _cells(table: PrecisionTable, row: PrecisionRow) -> list[Cell]:
@@ -87,15 +97,24 @@ def _cells(table: PrecisionTable, row: PrecisionRow) -> list[Cell]:
     return [
         *cells,
         _cell(None if best is None else best.measured_s, MEASURED, row.reason),
+        _cell(_executed_ratio(best), MEASURED, row.reason),
         _cell(row.weight_bytes, PROVED, row.reason),
         _cell(row.activation_bytes, PROVED, row.reason),
-        Cell(value=None if accuracy is None else accuracy.mean_ratio, text="" if accuracy is None else _right(accuracy)),
+        Cell(
+            value=None if accuracy is None else accuracy.mean_ratio, text="" if accuracy is None else _right(accuracy)
+        ),
     ]
 
 
+def _executed_ratio(run: SchemeRun | None) -> float | None:
+    """Return the part of the products' arithmetic that a file forms in its own precision."""
+    return None if run is None or run.executed is None else run.executed.share_ratio(run.precision)
+
+
 def _cell(value: float | None, mark: str, reason: str = "", more: str = "") -> Cell:
-    hint = ", ".join(filter(None, (mark, more))) if value is not None else reason or NOT_ASKED
-    return Cell(value=value, hint=hint)
+    if value is None:
+        return Cell(value=None, text="–" if reason else NOT_ASKED, hint=reason or NOT_ASKED)
+    return Cell(value=value, hint=", ".join(filter(None, (mark, more))))
 
 
 def _interval(low_s: float | None, high_s: float | None) -> str:
@@ -172,8 +191,8 @@ def _grounds(table: PrecisionTable) -> Iterator[str]:
 def to_json(table: PrecisionTable) -> str:
     """Return the table as one JSON object, with the mark of each kind of figure."""
     marks = {
-        "bound_s": PROVED, "predicted_s": PREDICTED, "energy_j": PREDICTED, "measured_s": MEASURED, "expected_s": PREDICTED,
-        "weight_bytes": PROVED, "activation_bytes": PROVED, "accuracy": MEASURED,
+        "bound_s": PROVED, "predicted_s": PREDICTED, "energy_j": PREDICTED, "measured_s": MEASURED,
+        "expected_s": PREDICTED, "weight_bytes": PROVED, "activation_bytes": PROVED, "accuracy": MEASURED,
     }  # fmt: skip
     body = asdict(table)
     for row in body["rows"]:

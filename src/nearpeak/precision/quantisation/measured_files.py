@@ -14,9 +14,10 @@ from nearpeak.frontends.onnx.model_shapes import imported_onnx
 from nearpeak.measurement.machine.onnx_session import runtime_or_refusal
 from nearpeak.precision.quantisation.executed_products import executed_graph
 from nearpeak.precision.quantisation.expected_runtime import expected_s
-from nearpeak.precision.quantisation.optimised_graph import fixed_model, quiet_options, read_nodes
+from nearpeak.precision.quantisation.layer_choice import layer_choice
+from nearpeak.precision.quantisation.optimised_graph import fixed_model, plain_nodes, quiet_options, read_nodes
 from nearpeak.precision.quantisation.precision_table import Accuracy, SchemeRun
-from nearpeak.precision.quantisation.quantised_files import SCHEMES, Feeds, write_quantised
+from nearpeak.precision.quantisation.quantised_files import MIXED, SCHEMES, Feeds, write_quantised
 from nearpeak.precision.quantisation.runtime_timing import random_feeds, shortest_s
 
 ROUNDS = 5
@@ -28,8 +29,10 @@ CALIBRATION_COUNT = 8
 def measured_files(
     path: Path, options: CaptureOptions, schemes: Sequence[str], *, data: Path | None = None,
     labels: Path | None = None, budget_s: float = 0.5,
-) -> tuple[SchemeRun, ...]:  # fmt: skip
-    """Return the model as it is and quantised by each scheme, measured on one thread of this CPU.
+) -> tuple[tuple[SchemeRun, ...], dict[str, str]]:  # fmt: skip
+    """Return the model as it is and quantised by each scheme, measured on one thread of this CPU, and a layer choice.
+
+    The choice is the precision of each product that is expected to be fastest in sum; empty where shapes are unknown.
 
     Args:
         data: an .npz with an array of examples for each input; it calibrates, and random numbers do without it.
@@ -42,23 +45,39 @@ def measured_files(
     onnx, runtime = imported_onnx(), runtime_or_refusal("precision")
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "fp32.onnx"
-        model = fixed_model(path, options)
-        onnx.save(onnx.shape_inference.infer_shapes(model), str(plain))
+        model = onnx.shape_inference.infer_shapes(_with_names(fixed_model(path, options)))
+        onnx.save(model, str(plain))
+        choice = layer_choice(model, plain_nodes(onnx, runtime, model))
         examples = None if data is None else _examples(runtime, plain, data)
         right = None if labels is None else _labels(labels, examples)
         batches = _batches(runtime, plain, examples)
         runs = [SchemeRun(scheme="fp32", text="as it is", precision="fp32")]
         files = {"fp32": plain}
         for name in schemes:
+            left_out = choice.left_out if name == MIXED and choice is not None else ()
+            if name == MIXED and not left_out:  # the same as all of it
+                continue
             files[name] = Path(folder) / f"{name}.onnx"
-            reason = write_quantised(plain, files[name], name, batches[:CALIBRATION_COUNT])
+            reason = write_quantised(plain, files[name], name, batches[:CALIBRATION_COUNT], left_out)
             scheme = SCHEMES[name]
             runs.append(SchemeRun(scheme=name, text=scheme.text, precision=scheme.precision, reason=reason))
         looked = [run if run.reason else _looked_at(onnx, runtime, files[run.scheme], run) for run in runs]
         timed = _timed(runtime, files, looked, batches[0], budget_s)
-        if right is None:
-            return tuple(timed)
-        return tuple(run if run.reason else _judged(runtime, files[run.scheme], run, batches, right) for run in timed)
+        if right is not None:
+            timed = [
+                run if run.reason else _judged(runtime, files[run.scheme], run, batches, right) for run in timed
+            ]  # fmt: skip
+    return tuple(timed), {} if choice is None else dict(choice.products)
+
+
+def _with_names(model: Any) -> Any:
+    """Return the model with a name of its own for every node, as a choice of nodes needs them."""
+    seen = set[str]()
+    for place, node in enumerate(model.graph.node):
+        if not node.name or node.name in seen:
+            node.name = f"{node.op_type}_{place}"
+        seen.add(node.name)
+    return model
 
 
 def _looked_at(onnx: Any, runtime: Any, path: Path, run: SchemeRun) -> SchemeRun:

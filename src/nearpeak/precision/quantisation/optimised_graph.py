@@ -43,7 +43,12 @@ def read_nodes(onnx: Any, runtime: Any, model: Any, where: str) -> list[GraphNod
     """
     with tempfile.TemporaryDirectory() as folder:
         graph = optimised_model(onnx, runtime, model, Path(folder), where)
-    return graph_nodes(onnx, graph, _shapes_of(onnx, runtime, graph))
+    return plain_nodes(onnx, runtime, graph)
+
+
+def plain_nodes(onnx: Any, runtime: Any, model: Any) -> list[GraphNode]:
+    """Return the nodes of a model as they stand in it, with shape and format of their tensors in one run."""
+    return graph_nodes(onnx, model, _shapes_of(onnx, runtime, model))
 
 
 def fixed_model(path: Path, options: CaptureOptions) -> Any:

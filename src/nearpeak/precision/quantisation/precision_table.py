@@ -122,7 +122,7 @@ class PrecisionTable:
     verdicts: tuple[str, ...] = ()
     """One sentence per precision that was measured or predicted."""
     layer_choice: Mapping[str, str] | None = None
-    """Precision of each product that is fastest in sum; none where it was not asked for."""
+    """Precision of each product that is expected to be fastest in sum; none where nothing runs here."""
 
     @property
     def plain_s(self) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nearpeak.precision.quantisation.precision_table import (
     LEAST_CHANGE_RATIO,
+    Accuracy,
     PrecisionRow,
     PrecisionTable,
     SchemeRun,
@@ -22,6 +23,39 @@ def verdicts_of(table: PrecisionTable) -> tuple[str, ...]:
         for row in table.rows
         if row is not base and (parts := list(_parts(row, base, table.plain_s)))
     )
+
+
+_SAME_POINTS = 1.0
+"""Points of accuracy up to which two trainings count as alike."""
+
+
+def accuracy_verdicts_of(table: PrecisionTable) -> tuple[str, ...]:
+    """Return a sentence for each precision that was quantised: what it loses against fp32 trained as long."""
+    sentences = []
+    for row in table.rows:
+        by_way = {one.trained: one for one in row.trained if one.trained in ("ptq", "qat")}
+        parts = [f"{way} {_lost(one)}" for way, one in by_way.items()]
+        if len(by_way) == 2:
+            gain = 100 * (by_way["qat"].mean_ratio - by_way["ptq"].mean_ratio)
+            worth = "worth training" if gain > _SAME_POINTS else "training gains nothing to speak of"
+            parts.append(f"{worth} ({_signed(gain)} points)")
+        if parts:
+            sentences.append(f"{row.precision}: {'; '.join(parts)}")
+    return tuple(sentences)
+
+
+def _lost(accuracy: Accuracy) -> str:
+    points = 100 * (accuracy.difference_ratio or 0.0)
+    return "as right as fp32" if abs(points) <= _SAME_POINTS else f"{_signed(points)} points from fp32 trained as long"
+
+
+def _signed(points: float) -> str:
+    """Return a difference with its sign.
+
+    >>> _signed(-1.25), _signed(4.8)
+    ('−1.2', '+4.8')
+    """
+    return f"{'−' if points < 0 else '+'}{abs(points):.1f}"
 
 
 def _parts(row: PrecisionRow, base: PrecisionRow, plain_s: float | None) -> Iterator[str]:
