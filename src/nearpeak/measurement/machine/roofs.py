@@ -63,7 +63,7 @@ def cpu_target_text(roofs: dict[str, float], *, beside: str = "") -> str:
     source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {libraries}"
     source += f"; {beside} meanwhile, so that it reaches more" if beside else ""
     mark = "\nverified = false" if beside else ""
-    head = (
+    head: tuple[str, ...] = (
         f'title = "{_title()}"',
         'vendor = "this machine"',
         'kind = "cpu"',
