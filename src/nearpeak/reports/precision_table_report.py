@@ -9,16 +9,19 @@ from nearpeak.reports.document import WHY, Block, Cell, Details, Document, Headi
 from nearpeak.reports.figure_text import clean
 from nearpeak.units import show
 
+TOP_COUNT = 6
+"""Files that a terminal shows, the fastest."""
 PROVED, PREDICTED, MEASURED, NOT_ASKED = "proved", "predicted", "measured here", "not asked"
 """Marks of cells: a bound, an expectation, a run on this machine, nothing."""
 
 
 def document_of(table: PrecisionTable, version: str = "") -> Document:
     """Return the table as a document."""
-    lead = table.verdicts[0] if table.verdicts else ""
+    title = _title(table)
+    named = [text for text in table.verdicts if f" {text.partition(':')[0]} " in title] or list(table.verdicts[:1])
     return Document(
-        title=_title(table), subject=table.runtime or "nothing was measured here", kicker="Precision",
-        lead="" if lead in _title(table) else lead, blocks=tuple(_blocks(table)), foot=f"nearpeak {version}",
+        title=title, subject=table.runtime or "nothing was measured here", kicker="Precision",
+        lead=named[0] if named else "", blocks=tuple(_blocks(table)), foot=f"nearpeak {version}",
     )  # fmt: skip
 
 
@@ -45,33 +48,28 @@ def _title(table: PrecisionTable) -> str:
 
 def _blocks(table: PrecisionTable) -> Iterator[Block]:
     yield _main(table)
-    if table.verdicts:
-        yield Items(table.verdicts)
     yield from _schemes(table)
     yield from _trained(table)
-    if table.layer_choice:
-        counts = list(table.layer_choice.values())
+    choice = table.layer_choice or {}
+    if choice:
+        counts = list(choice.values())
         words = ", ".join(f"{counts.count(name)} in {name}" for name in dict.fromkeys(counts))
         yield f"fastest choice by layer, conversions between them counted: {words}"
-        rows = list(table.layer_choice.items())
-        yield Details(
-            "Precision of each product (--why)", (Table(columns=columns("<product", "precision"), rows=rows),)
-        )
-    yield Details(WHY, (Heading("What this rests on", 3), Items(tuple(_grounds(table)))))
+    details: list[Block] = [Heading("Verdicts", 3), Items(table.verdicts)] if table.verdicts else []
+    if choice:
+        details.append(Table(columns=columns("<product", "precision"), rows=list(choice.items())))
+    details += [Heading("What this rests on", 3), Items(tuple(_grounds(table)))]
+    yield Details(WHY, tuple(details))
 
 
 def _main(table: PrecisionTable) -> Table:
     heads = ["precision"]
     for target in table.targets:
         heads += [f"#bound_{target}_s|{target} {PROVED}", f"#expected_{target}_s|{PREDICTED}"]
-        heads += [f"#energy_{target}_j|energy {PREDICTED}"]
-    heads += [
-        f"#measured_s|{MEASURED}",
-        "#executed_ratio|executed so",
-        "#weight_bytes|weights",
-        "#activation_bytes|activations",
-        "#accuracy",
-    ]
+        heads += [f"#+energy_{target}_j|energy {PREDICTED}"]
+    wide = "+" if len(table.targets) > 1 else ""
+    heads += [f"#measured_s|{MEASURED}", f"#{wide}executed_ratio|executed so", f"#{wide}weight_bytes|weights"]
+    heads += ["#+activation_bytes|activations", "#accuracy"]
     rows = [_cells(table, row) for row in table.rows]
     kept = [
         place for place, head in enumerate(heads)
@@ -141,9 +139,11 @@ def _schemes(table: PrecisionTable) -> Iterator[Block]:
     if not runs:
         return
     yield Heading("Here, as files", 3)
-    heads = ("scheme", "#measured_s|time", "#speed-up", "#expected", "executed", "#loose|Q/DQ left", "#file_bytes|file",
-             "#accuracy")  # fmt: skip
-    yield Table(columns=columns(*heads), rows=[_run_cells(run, table.plain_s) for run in runs])
+    heads = ("scheme", "#measured_s|time", "#speed-up", "#+expected", "executed", "#loose|Q/DQ left",
+             "#+file_bytes|file", "#accuracy")  # fmt: skip
+    runs.sort(key=lambda run: (run.measured_s is None, run.measured_s or 0.0))
+    rows = [_run_cells(run, table.plain_s) for run in runs]
+    yield Table(columns=columns(*heads), rows=rows, brief_count=TOP_COUNT)
     for run in runs:
         if run.reason:
             yield Text(f"{run.scheme}: {clean(run.reason)}", "muted")

@@ -63,12 +63,10 @@ def _parts(row: PrecisionRow, base: PrecisionRow, plain_s: float | None) -> Iter
     if best is not None and best.measured_s is not None and plain_s is not None:
         yield f"{_ratio(plain_s / best.measured_s)} here ({best.scheme}), {_executed(best)}"
         slower = [run for run in row.runs if run is not best and run.measured_s is not None]
-        yield from (
-            f"{_ratio(plain_s / run.measured_s)} as {run.scheme}" for run in slower[:1] if run.measured_s is not None
-        )
+        yield from (f"{run.scheme} {plain_s / run.measured_s:.2f}×" for run in slower[:1] if run.measured_s is not None)
     elif row.runs and all(run.reason for run in row.runs):
         yield f"not run here: {row.runs[0].reason}"
-    for time, before in zip(row.times, base.times, strict=True):
+    for time, before in zip(row.times, base.times, strict=False):  # none where the precision has no step
         yield from _predicted(time, before)
 
 

@@ -168,3 +168,12 @@ def test_accuracy_is_judged_against_fp32_that_was_trained_as_long():
         == "int4: ptq −7.0 points from fp32 trained as long; qat as right as fp32; worth training (+6.5 points)"
     )
     assert Accuracy(right_ratios=(0.5,)).sd_ratio is None
+
+
+def test_a_precision_without_a_step_has_no_verdict_and_says_why():
+    missing = PrecisionRow(
+        precision="int4", weight_bytes=None, activation_bytes=None, times=(), reason="most weights in convolutions"
+    )
+    table = PrecisionTable(name="m", targets=("t",), rows=(row("fp32", 2.0, 4.0), missing))
+    assert verdicts_of(table) == ()
+    assert "most weights in convolutions" in to_terminal(document_of(table), width=100, is_unfolded=True)
