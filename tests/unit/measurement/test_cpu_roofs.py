@@ -10,7 +10,7 @@ from nearpeak.api import measured_analysis
 from nearpeak.bounds.case_bound import case_bound
 from nearpeak.errors import NotModelledError, UnfitError
 from nearpeak.measurement.machine import other_load, roofs
-from nearpeak.measurement.machine.integer_product import integer_flop_per_s
+from nearpeak.measurement.machine.library_products import integer_flop_per_s, runtime_flop_per_s
 from nearpeak.measurement.machine.other_load import OtherLoad
 from nearpeak.ops import case
 from nearpeak.targets.device_file import parse_target
@@ -125,3 +125,4 @@ def test_the_rate_of_integers_is_that_of_the_faster_library():
     pytest.importorskip("onnxruntime")
     assert integer_flop_per_s((16, 32), torch, best) == pytest.approx(max(2 * 16**3 / 1e-3, 2 * 32**3 / 4e-3))
     assert integer_flop_per_s((16,), torch, lambda call: call() is None or 1.0) == 2 * 16**3
+    assert runtime_flop_per_s((16,), lambda call: call() is None or 1.0) == 2 * 16**3

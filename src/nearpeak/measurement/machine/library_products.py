@@ -1,4 +1,4 @@
-"""Rate of 8-bit integer products on this CPU, through the fastest library that is installed."""
+"""Rates of matrix products on this CPU through ONNX Runtime, and of 8-bit integers through the fastest library."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,8 @@ import numpy as np
 
 Best = Callable[[Callable[[], object]], float]
 """Returns the shortest time of a call in seconds."""
+Make = Callable[[int], Callable[[], object]]
+"""Returns the call of a square product of an extent."""
 
 
 def integer_flop_per_s(extents: tuple[int, ...], torch: Any, best_s: Best) -> float:
@@ -22,11 +24,20 @@ def integer_flop_per_s(extents: tuple[int, ...], torch: Any, best_s: Best) -> fl
     >>> integer_flop_per_s((), None, lambda call: 1.0)
     0.0
     """
-    calls = [make for make in (_torch_call(torch), _runtime_call()) if make is not None]
-    return max((2 * extent**3 / best_s(make(extent)) for extent in extents for make in calls), default=0.0)
+    return _best_rate(extents, [_torch_call(torch), _runtime_call("MatMulInteger", np.uint8, np.int8)], best_s)
 
 
-def _torch_call(torch: Any) -> Callable[[int], Callable[[], object]] | None:
+def runtime_flop_per_s(extents: tuple[int, ...], best_s: Best) -> float:
+    """Return the best rate of square fp32 products through ONNX Runtime, whose kernels are its own; 0 without it."""
+    return _best_rate(extents, [_runtime_call("MatMul", np.float32, np.float32)], best_s)
+
+
+def _best_rate(extents: tuple[int, ...], calls: list[Make | None], best_s: Best) -> float:
+    makes = [make for make in calls if make is not None]
+    return max((2 * extent**3 / best_s(make(extent)) for extent in extents for make in makes), default=0.0)
+
+
+def _torch_call(torch: Any) -> Make | None:
     if torch is None or not hasattr(torch, "_int_mm"):
         return None
 
@@ -37,7 +48,8 @@ def _torch_call(torch: Any) -> Callable[[int], Callable[[], object]] | None:
     return make
 
 
-def _runtime_call() -> Callable[[int], Callable[[], object]] | None:
+def _runtime_call(operator: str, left_kind: Any, right_kind: Any) -> Make | None:
+    """Return the product of a runtime's operator with a stored right factor; none without the runtime."""
     try:
         import onnx
         import onnxruntime
@@ -45,13 +57,14 @@ def _runtime_call() -> Callable[[int], Callable[[], object]] | None:
         return None
 
     def make(extent: int) -> Callable[[], object]:
-        draw, helper, kinds = np.random.default_rng(0), onnx.helper, onnx.TensorProto
-        left = draw.integers(0, 255, (extent, extent)).astype(np.uint8)
-        right = onnx.numpy_helper.from_array(draw.integers(-127, 127, (extent, extent)).astype(np.int8), "b")
+        draw, helper = np.random.default_rng(0), onnx.helper
+        left, right = (draw.integers(0, 127, (extent, extent)).astype(kind) for kind in (left_kind, right_kind))
+        kinds = [helper.np_dtype_to_tensor_dtype(left.dtype), onnx.TensorProto.INT32]
+        kinds[1] = kinds[0] if operator == "MatMul" else kinds[1]
         graph = helper.make_graph(
-            [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], "product",
-            [helper.make_tensor_value_info("a", kinds.UINT8, left.shape)],
-            [helper.make_tensor_value_info("y", kinds.INT32, left.shape)], [right],
+            [helper.make_node(operator, ["a", "b"], ["y"])], "product",
+            [helper.make_tensor_value_info("a", kinds[0], left.shape)],
+            [helper.make_tensor_value_info("y", kinds[1], left.shape)], [onnx.numpy_helper.from_array(right, "b")],
         )  # fmt: skip
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
         options = onnxruntime.SessionOptions()
