@@ -4,7 +4,9 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def cpu_target_text(roofs: dict[str, float], *, beside: str = "") -> str:
     cores = os.cpu_count() or 1
     clock_hz = _clock_hz()
     torch, memory_bytes = _torch(), int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    libraries = f"NumPy {np.__version__}" + (f" and PyTorch {torch.__version__}" if torch else "")
+    libraries = ", ".join(f"{name} {number}" for name, number in _libraries(torch).items())
     source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {libraries}"
     source += f"; {beside} meanwhile, so that it reaches more" if beside else ""
     mark = "\nverified = false" if beside else ""
@@ -100,6 +102,14 @@ def _steps() -> list[Step]:
     steps += [("int8", lambda: integer_flop_per_s(PRODUCT_EXTENTS, torch, _best_s))]
     steps += [("memory", lambda: _memory(torch)), ("launch", lambda: _launch(torch))]
     return steps
+
+
+def _libraries(torch: Any) -> dict[str, str]:
+    """Return the versions of the libraries that form products here."""
+    versions = {"NumPy": np.__version__} | ({"PyTorch": str(torch.__version__)} if torch else {})
+    with suppress(PackageNotFoundError):
+        versions["ONNX Runtime"] = version("onnxruntime")
+    return versions
 
 
 def _torch() -> Any:
