@@ -60,6 +60,9 @@ def parse_target(name: str, raw: Mapping[str, Any], where: str = "") -> Target:
     )
 
 
+_INTEGERS = "tensor.int8"
+
+
 def positive_quantity(where: str, text: str, unit: str) -> float:
     """Return the number of `unit` that `text` states, which must be finite and above 0.
 
@@ -93,8 +96,10 @@ def _check_entries(where: str, raw: Mapping[str, Any]) -> None:
 
 
 def _unstated(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the units whose rate no document states."""
+    """Return the units whose rate nothing states; a CPU that was measured before its integers were has one."""
     units = tuple(raw.get("unstated", ()))
+    if raw.get("measured") and raw["kind"] == "cpu" and not units and _INTEGERS not in raw["peak"]:
+        return (_INTEGERS,)
     if units and not raw.get("unstated_source"):
         raise SpecError(f"{where}: unstated has no unstated_source: what says that the device has these units")
     for unit in units:

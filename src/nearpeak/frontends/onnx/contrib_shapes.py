@@ -33,18 +33,31 @@ def _schema(onnx: Any, domain: str, name: str, rule: _Rule) -> Any:
         inputs=[kind.FormalParameter("inputs", "T", **several)],
         outputs=[kind.FormalParameter("outputs", "T", **several)],
     )  # fmt: skip
-    schema.set_type_and_shape_inference_function(lambda context: _infer(onnx, rule, context))
+    schema.set_type_and_shape_inference_function(lambda context: _infer(onnx, name, rule, context))
     return schema
 
 
-def _infer(onnx: Any, rule: _Rule, context: Any) -> None:
+def _infer(onnx: Any, name: str, rule: _Rule, context: Any) -> None:
     inputs = [_shape(context, position) for position in range(context.get_num_inputs())]
     if not inputs or inputs[0] is None:
         return
-    element = context.get_input_type(0).tensor_type.elem_type
+    typed = _typed_by(name, context.get_num_inputs())
+    stated = context.get_input_type(typed) if context.has_input(typed) else None
+    element = (stated or context.get_input_type(0)).tensor_type.elem_type
     for position, shape in enumerate(rule(inputs, partial(_number, context))[: context.get_num_outputs()]):
         if shape is not None:
             context.set_output_type(position, onnx.helper.make_tensor_type_proto(element, shape))
+
+
+def _typed_by(name: str, input_count: int) -> int:
+    """Return the input whose format the results have: integers become real numbers where a scale is the last word."""
+    if name == "MatMulIntegerToFloat":
+        return 2
+    return 1 if name == "QGemm" and input_count <= _RESULT_SCALE else 0
+
+
+_RESULT_SCALE = 7
+"""Position of the scale of QGemm's result, without which it is real."""
 
 
 def _number(context: Any, name: str) -> int:
@@ -82,6 +95,29 @@ def _product(inputs: list[Shape | None], number: Number) -> Sequence[Shape | Non
     longer = max(len(a), len(b)) - 2
     pairs = zip((1,) * (longer + 2 - len(a)) + a[:-2], (1,) * (longer + 2 - len(b)) + b[:-2], strict=True)
     return ((*(max(pair) for pair in pairs), rows, columns),)
+
+
+def _integer_product(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QGemm: operands alternate with their scales and zero points."""
+    return _product([inputs[0], inputs[3]], number) if len(inputs) > 3 else ()
+
+
+def _of_two(inputs: list[Shape | None], _: Number) -> Sequence[Shape | None]:
+    """QLinearAdd and QLinearMul: both operands, broadcast."""
+    a, b = (inputs[0], inputs[3]) if len(inputs) > 3 else (None, None)
+    if a is None or b is None:
+        return ()
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return (tuple(max(pair) for pair in pairs),)
+
+
+def _whole_mean(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QLinearGlobalAveragePool: channels stay, wherever they stand."""
+    shape = inputs[0]
+    assert shape is not None
+    ones = (1,) * (len(shape) - 2)
+    return ((shape[0], *ones, shape[-1]) if number("channels_last") else (*shape[:2], *ones),)
 
 
 def _heads_apart(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
@@ -129,6 +165,11 @@ _RULES: dict[tuple[str, str], _Rule] = {
     (DOMAIN, "SkipSimplifiedLayerNormalization"): _skip_norm,
     (DOMAIN, "MatMulNBits"): _weight_only,
     (DOMAIN, "FusedMatMul"): _product,
+    **{(DOMAIN, name): _product for name in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")},
+    (DOMAIN, "QGemm"): _integer_product,
+    **{(DOMAIN, name): _of_two for name in ("QLinearAdd", "QLinearMul")},
+    **{(DOMAIN, name): _same for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")},
+    (DOMAIN, "QLinearGlobalAveragePool"): _whole_mean,
     (DOMAIN, "MultiHeadAttention"): _heads_apart,
     (DOMAIN, "GroupQueryAttention"): _grouped_heads,
     (DOMAIN, "Attention"): _projected_heads,

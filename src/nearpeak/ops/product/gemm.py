@@ -200,6 +200,16 @@ def _quantised(site: OnnxSite) -> Match:
     return _from_onnx(OnnxSite(name="MatMul", inputs=bare, outputs=site.outputs, attributes=site.attributes))
 
 
+def _integers(site: OnnxSite) -> Match:
+    """Match ONNX Runtime's products of integers: QGemm, whose operands alternate with scales, and fused MatMuls."""
+    if site.name == "com.microsoft.QGemm":
+        bare = (site.inputs[0], site.inputs[3], site.optional(6))
+        return _from_onnx(OnnxSite(name="Gemm", inputs=bare, outputs=site.outputs, attributes=site.attributes))
+    a, b = site.tensor(0), site.tensor(1)
+    codes = replace(a, dtype=b.dtype)  # DynamicQuantizeMatMul quantises A on the way
+    return _from_onnx(OnnxSite(name="MatMul", inputs=(codes, b), outputs=site.outputs, attributes=site.attributes))
+
+
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Gemm and MatMul; leading dimensions of a matrix B fold into m."""
     a, b = site.tensor(0), site.tensor(1)
@@ -298,6 +308,9 @@ OPERATOR = Operator(
     onnx={
         **dict.fromkeys(("Gemm", "MatMul", "MatMulInteger"), _from_onnx),
         "com.microsoft.FusedMatMul": _fused,
+        **dict.fromkeys(
+            (f"com.microsoft.{name}" for name in ("QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")), _integers
+        ),
         "QLinearMatMul": _quantised,
         "Einsum": einsum,
     },
