@@ -65,7 +65,7 @@ ELSEWHERE = typer.Option(
 )
 
 
-@takes_capture_options(*STORED)
+@takes_capture_options(*STORED, "engine")
 def predict(
     words: list[str] = WORDS,
     target: list[str] = shared.TARGET,
@@ -107,7 +107,7 @@ def predict(
     _refuse_without_collective(words, file, fabric, stride)
     if file is None or file.suffix not in WORKLOADS:
         narrow = {f"--{name.replace('_', '-')}": getattr(options, name) for name in STORED}
-        _refuse_for_cases({"--execution": execution, "--within": within, **narrow})
+        _refuse_for_cases({"--execution": execution, "--within": within, "--engine": options.engine, **narrow})
     check_mode(execution)
     limit = None if within is None else time_limit(within)
     how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "")
