@@ -42,7 +42,8 @@ def usual_mode(workload: Workload) -> str:
     """
     if workload.groups:
         return COMPILED
-    return GRAPH if workload.origin.get("kind") in ("onnx", "jax") else EAGER
+    is_built = workload.origin.get("kind") in ("onnx", "jax") or "engine" in workload.origin
+    return GRAPH if is_built else EAGER
 
 
 def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, target: Target) -> tuple[ExecutionTime, ...]:

@@ -41,6 +41,8 @@ def with_expectations(
     check_mode(execution)
     if execution and workload.step == "sweep":
         raise SpecError(f"--execution {execution}: {workload.name} is a list of cases, which no one step submits")
+    if workload.origin.get("engine", "").partition(":")[0] == "tensorrt":
+        setting = dataclasses.replace(setting, engine="tensorrt")
     predicted = with_predictions(analysis, targets, file, setting)
     mode = execution or usual_mode(workload)
     answers = [

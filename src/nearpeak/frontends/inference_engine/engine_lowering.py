@@ -1,6 +1,7 @@
 """Lowering of a captured step to the calls that an inference engine runs, with their formats."""
 
 import dataclasses
+from collections.abc import Mapping, Set
 
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
@@ -13,7 +14,6 @@ from nearpeak.frontends.inference_engine.engine_rules import (
     EngineRules,
     changes_format,
     folds,
-    is_concatenation,
     takes_epilogue,
 )
 from nearpeak.frontends.inference_engine.kernel_group import KernelGroup
@@ -38,7 +38,7 @@ def lowered(workload: Workload, engine: EngineChoice) -> Workload:
     groups, scales = narrowed(lowering.groups, lowering.narrow, workload.buffers)
     if engine.dtype:
         groups, scales = with_formats(groups, scales, engine.dtype, workload.buffers)
-    return _rebuilt(workload, groups, scales, engine, rules)
+    return _rebuilt(workload, groups, scales, engine, lowering.sources)
 
 
 class _Lowering:
@@ -50,17 +50,13 @@ class _Lowering:
         self._rules, self._buffers = rules, workload.buffers
         self._hosts: dict[int, int] = {}  # storage: group in whose kernel its last writer is, where that can grow
         self._writers: dict[int, int] = {}
-        self._sources: dict[int, tuple[Use, ...]] = {}  # storage: what is read instead of it
+        self.sources: dict[int, tuple[Use, ...]] = {}  # storage: what is read instead of it
 
     def visit(self, position: int, call: Call) -> None:
         """Drop the call, fold it into a group, or begin a group with it."""
         reads = tuple(new for use in call.reads for new in self._resolved(use))
         if changes_format(call) and call.writes and reads:
             self._change_format(call, reads)
-        elif is_concatenation(call, self._rules) and call.writes and reads:
-            for use in call.writes:
-                self._forget(use.buffer)
-                self._sources[use.buffer] = reads
         elif (place := self._host(call, reads)) is not None:
             self.groups[place].fold(reads, call.writes)
             for use in call.writes:
@@ -83,7 +79,7 @@ class _Lowering:
         for use in call.writes:
             if use.buffer != operand.buffer:
                 self._forget(use.buffer)
-                self._sources[use.buffer] = (operand,)
+                self.sources[use.buffer] = (operand,)
 
     def _host(self, call: Call, reads: tuple[Use, ...]) -> int | None:
         """Return the group into which a call folds; none where it is a kernel of its own."""
@@ -103,13 +99,13 @@ class _Lowering:
 
     def _forget(self, buffer: int) -> None:
         self._hosts.pop(buffer, None)
-        self._sources.pop(buffer, None)
+        self.sources.pop(buffer, None)
 
     def _resolved(self, use: Use) -> tuple[Use, ...]:
         """Return what is read where a call reads a storage that the engine does not have."""
-        if use.buffer not in self._sources:
+        if use.buffer not in self.sources:
             return (use,)
-        sources = self._sources[use.buffer]
+        sources = self.sources[use.buffer]
         share = min(1.0, use.bytes / max(1, self._buffers[use.buffer].bytes))
         return tuple(dataclasses.replace(source, bytes=int(source.bytes * share)) for source in sources)
 
@@ -122,26 +118,41 @@ def _elements(call: Call, case: Case) -> int:
 
 
 def _rebuilt(
-    workload: Workload, groups: list[KernelGroup], scales: dict[int, float], engine: EngineChoice, rules: EngineRules
-) -> Workload:
+    workload: Workload, groups: list[KernelGroup], scales: dict[int, float], engine: EngineChoice,
+    sources: Mapping[int, tuple[Use, ...]],
+) -> Workload:  # fmt: skip
     """Return the workload of the groups, its storages in their new formats."""
+    written = {use.buffer for group in groups for use in group.call.writes}
     read = {use.buffer for group in groups for use in group.call.reads}
-    kept = read | {place for place, buffer in enumerate(workload.buffers) if buffer.kind in ("output", "kv_cache")}
+    moved = _moved_outputs(workload, sources, written)
+    kept = read | moved | {place for place, buffer in enumerate(workload.buffers) if buffer.kind in ("output", "kv_cache")}
     calls = tuple(group.finished(kept, scales) for group in groups)
     places = {group.position: place for place, group in enumerate(groups) if group.is_unchanged}
     buffers = [
-        dataclasses.replace(buffer, bytes=int(buffer.bytes * scales.get(place, 1.0)))
+        dataclasses.replace(
+            buffer, bytes=int(buffer.bytes * scales.get(place, 1.0)), kind="output" if place in moved else buffer.kind
+        )
         for place, buffer in enumerate(workload.buffers)
     ]
     removed = len(workload.calls) - len(calls)
     return dataclasses.replace(
-        workload, calls=calls, buffers=tuple(buffers), groups=(), returned=() if engine.dtype else workload.returned,
+        workload, calls=calls, buffers=tuple(buffers), groups=(), returned=() if engine.dtype or moved else workload.returned,
         known=tuple(item._replace(call=places[item.call]) for item in workload.known if item.call in places),
         guessed=tuple(places[place] for place in workload.guessed if place in places),
         origin={**workload.origin, "engine": engine.words},
         assumptions=(
             *workload.assumptions,
             f"{engine.words}: {removed} calls are folded into others or removed, {len(calls)} kernels stay "
-            f"({rules.source}).",
+            f"({RULES[engine.name].source}).",
         ),
     )  # fmt: skip
+
+
+def _moved_outputs(workload: Workload, sources: Mapping[int, tuple[Use, ...]], written: Set[int]) -> set[int]:
+    """Return the storages that hold what the step returns where the call that wrote the returned one is removed."""
+    waiting = [
+        use.buffer
+        for place, buffer in enumerate(workload.buffers) if buffer.kind == "output" and place not in written
+        for use in sources.get(place, ())
+    ]  # fmt: skip
+    return {place for place in waiting if place in written}

@@ -9,7 +9,6 @@ PRODUCTS = ("conv", "conv_transpose", "gemm", "scaled_gemm")
 """Operators whose kernels end in an epilogue of the engine's own."""
 FORMAT_CHANGES = ("cast", "quantise", "dequantise", "fake_quantise")
 """Operators that change the format of elements and nothing else."""
-_CONCATENATIONS = ("Concat", "Split", "aten.cat.default", "com.microsoft.QLinearConcat")
 _BROAD = ("elementwise", "batch_norm", "dropout")
 _ACTIVATIONS = frozenset({"relu", "leaky_relu", "sigmoid", "tanh", "clamp", "hard_sigmoid", "hardsigmoid", "relu6"})
 
@@ -22,19 +21,17 @@ class EngineRules:
     """Element-wise functions that go into the epilogue of a product; none stands for all."""
     joins_pointwise: bool
     """Whether element-wise operators that follow one another become one kernel."""
-    removes_copies: bool
-    """Whether producers write into their part of a concatenated tensor, so that no copy is left."""
     source: str
     """Document of the rules."""
 
 
 RULES = {
     "tensorrt": EngineRules(
-        functions=None, joins_pointwise=True, removes_copies=True,
+        functions=None, joins_pointwise=True,
         source="NVIDIA TensorRT developer guide, 'Layer Fusion' and 'Working with Quantized Types'",
     ),
     "onnxruntime": EngineRules(
-        functions=_ACTIVATIONS | {"add"}, joins_pointwise=False, removes_copies=False,
+        functions=_ACTIVATIONS | {"add"}, joins_pointwise=False,
         source="ONNX Runtime, 'Graph Optimizations': constant, batch-norm, activation and add fusions, QDQ propagation",
     ),
 }  # fmt: skip
@@ -47,11 +44,6 @@ def changes_format(call: Call) -> bool:
     if case is None or case.op not in FORMAT_CHANGES:
         return False
     return case.op != "cast" or all(is_floating(name) for _, name in case.dtypes)
-
-
-def is_concatenation(call: Call, rules: EngineRules) -> bool:
-    """Return whether a call joins or splits tensors and the engine needs no copy for it."""
-    return rules.removes_copies and call.operator in _CONCATENATIONS
 
 
 def folds(case: Case, rules: EngineRules) -> bool:
