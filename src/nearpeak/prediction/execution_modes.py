@@ -63,7 +63,7 @@ def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, targe
     call_count = sum(call.call_count for call in calls)
     plain = _plain(step, answer.bound_s, kernels)
     fused = _fused(plain, workload, rows, answer.bound_s)
-    eager = eager_cost(call_count, kernels, sum(workload.skipped.values()))
+    eager = eager_cost(call_count, kernels, sum(workload.skipped.values()), target)
     ways = ((EAGER, plain, eager), (GRAPH, plain, GRAPH_LAUNCH), (COMPILED, fused, GRAPH_LAUNCH))
     return tuple(_submitted(mode, device, host, step) for mode, device, host in ways)
 

@@ -1,0 +1,1 @@
+"""Values of boards with power modes: modes, scoped power, samples, plans."""
