@@ -23,6 +23,8 @@ STEP_RATIO = 2.0
 """Factor of the 90 % interval of a step without a model of its engine: an assumption."""
 REFERENCE_RATIO = 1.4
 """Factor of the 90 % interval of modes that only a reference model was measured in: an assumption."""
+OTHER_JETPACK = "@"
+"""Sign in the names of modes of another JetPack, `15W@5`: a board has those of one, so a plan takes them if measured."""
 MOST_OWN = 50
 """Measured modes beyond which nothing is transferred: the plan is for few."""
 
@@ -67,7 +69,8 @@ def plan_edge(
 
     if job.minimise not in OBJECTIVES:
         raise SpecError(f"--minimise {job.minimise!r}: is not one of {', '.join(OBJECTIVES)}")
-    modes = board_modes(board)
+    sampled = {sample.mode for sample in samples}
+    modes = [mode for mode in board_modes(board) if OTHER_JETPACK not in mode.name or mode.name in sampled]
     rates = inverse_rates(modes)
     prior = _Prior.of(workload, modes, scope, is_graph=job.is_graph)
     times = _transfer(modes, rates, prior.times_s, prior.time_ratio, samples, lambda sample: sample.time_s)

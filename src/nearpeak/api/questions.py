@@ -116,7 +116,7 @@ def analyze(
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
     devices = [device_of(name) for name in targets]
     analysis = analysis_of(workload, devices, policy, version=version())
-    return with_expectations(analysis, workload, devices, execution=execution)
+    return with_expectations(analysis, workload, devices, execution=execution, policy=policy.dtype)
 
 
 def provision(

@@ -81,6 +81,7 @@ def predict(
     fabric: str = shared.FABRIC,
     stride: int = shared.STRIDE,
     edits: list[str] = shared.EDITS,
+    policy: str = shared.POLICY,
     why: bool = shared.WHY,
     json: bool = shared.JSON,
 ) -> None:
@@ -96,8 +97,10 @@ def predict(
     """
     from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.prediction.product_units import with_rounding
 
-    devices = shared.targets_of(target, edits)
+    rules = shared.policy_of(policy, "classical", no_credit=False)
+    devices = [with_rounding(device, rules.dtype) for device in shared.targets_of(target, edits)]
     check_table(out)
     file = _file_of(words)
     if words and cases is not None:
