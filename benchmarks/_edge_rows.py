@@ -49,7 +49,7 @@ class EngineRow:
 
     @property
     def family(self) -> str:
-        """Family of the model: YOLO versions, ResNet-50, …"""
+        """Family of the model by the begin of its name: YOLO versions, ResNet-50 and the like."""
         return self.row["model"][:5]
 
     @property

@@ -24,7 +24,7 @@ STEP_RATIO = 2.0
 REFERENCE_RATIO = 1.4
 """Factor of the 90 % interval of modes that only a reference model was measured in: an assumption."""
 OTHER_JETPACK = "@"
-"""Sign in the names of modes of another JetPack, `15W@5`: a board has those of one, so a plan takes them if measured."""
+"""Sign in the names of modes of another JetPack, `15W@5`: a plan takes those only if they are measured."""
 MOST_OWN = 50
 """Measured modes beyond which nothing is transferred: the plan is for few."""
 
@@ -171,7 +171,7 @@ def _transfer(
     modes: Sequence[BoardMode], rates: Any, prior: Sequence[float] | None, ratio: float,
     samples: Sequence[ModeSample], figure: Callable[[ModeSample], float | None],
 ) -> Transferred | None:  # fmt: skip
-    """Return figures of all modes from a prediction, or from the modes of a reference model, and from measured modes."""
+    """Return figures of all modes from a prediction or reference models, and from measured modes."""
     import numpy as np
 
     places = {mode.name: place for place, mode in enumerate(modes)}
@@ -252,7 +252,8 @@ def _chosen(
     resolved, switch_w = False, None
     if len(order) > 1:
         first, second = figures[order[0]], figures[order[1]]
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         width = hypot(log(first.high / first.value), log(second.value / second.low))
         resolved = log(second.value / first.value) > UNSHARED_RATIO * width
     powers = [row.power_w.value for row in rows if row.power_w is not None]

@@ -33,10 +33,19 @@ def board_modes(board: str) -> tuple[BoardMode, ...]:
     whole = target_of(stem)
     rows = _rows(stem)
     if not rows:
-        boards = ", ".join(name for name in TARGETS if name.startswith("jetson") and _rows(name))
+        boards = ", ".join(boards_with_modes())
         raise SpecError(f"target {stem}: its file states no power modes; boards with modes: {boards}")
     named = {FULL: {"source": whole.clock_source}, **rows}
     return tuple(_mode(stem, name, row) for name, row in named.items())
+
+
+def boards_with_modes() -> tuple[str, ...]:
+    """Return the targets whose files state power modes.
+
+    >>> "jetson_agx_orin" in boards_with_modes(), "h100_sxm" in boards_with_modes()
+    (True, False)
+    """
+    return tuple(name for name in TARGETS if _rows(name))
 
 
 def _rows(stem: str) -> dict[str, Mapping[str, Any]]:

@@ -1,6 +1,7 @@
 """Plans over power modes: bounds, profiles, limits, scopes, and the command."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ from nearpeak.core.work.engine_choice import engine_of
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.exchange.mode_samples import read_mode_samples
+from nearpeak.frontends.files.saved_workload import save_text
 from nearpeak.frontends.inference_engine.engine_lowering import lowered
 from nearpeak.reports.systems import edge_plan_report as report
 
@@ -116,21 +118,14 @@ def test_malformed_profiles_are_one_line(tmp_path, line, words):
 
 
 def test_the_command_answers_a_saved_workload(step, tmp_path):
-    onnx = pytest.importorskip("onnx")
-    weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [8, 3, 3, 3], [0.0] * 216)
-    value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Conv", ["x", "w"], ["y"])], "g",
-        [value("x", onnx.TensorProto.FLOAT, ["N", 3, 32, 32])], [value("y", onnx.TensorProto.FLOAT, None)], [weight],
-    )  # fmt: skip
-    path, profile = tmp_path / "net.onnx", tmp_path / "p.jsonl"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    path, profile = tmp_path / "net.json", tmp_path / "p.jsonl"
+    path.write_text(save_text(replace(step, origin={})), encoding="utf-8")
     profile.write_text('{"mode": "15W", "time": "1 ms", "power": "9.1 W", "scope": "vdd_in"}\n', encoding="utf-8")
-    words = ["plan", "edge", str(path), "--target", BOARD, "--engine", "tensorrt:int8", "--batch", "2", "--profile",
-             str(profile), "--within", "30fps", "--power", "15W", "--measure-next", "2", "--json"]  # fmt: skip
+    words = ["plan", "edge", str(path), "--target", BOARD, "--engine", "tensorrt:int8", "--profile", str(profile),
+             "--within", "30fps", "--power", "15W", "--measure-next", "2", "--json"]  # fmt: skip
     answered = CliRunner().invoke(application(), words)
     assert answered.exit_code == 0, answered.output
     raw = json.loads(answered.stdout.splitlines()[-1])
     assert raw["scope"] == "vdd_in"
-    assert raw["item_count"] == 2
+    assert raw["engine"] == "tensorrt:int8"
     assert len(raw["next_modes"]) == 2

@@ -7,10 +7,10 @@ import pytest
 from nearpeak.api.questions import capture
 from nearpeak.bounds.step.step_bound import step_bound
 from nearpeak.core.answers.bound import Policy
-from nearpeak.errors import SpecError
-from nearpeak.frontends.onnx.onnx_file import capture_onnx
-from nearpeak.frontends.inference_engine.engine_lowering import lowered
 from nearpeak.core.work.engine_choice import engine_of
+from nearpeak.errors import SpecError
+from nearpeak.frontends.inference_engine.engine_lowering import lowered
+from nearpeak.frontends.onnx.onnx_file import capture_onnx
 from nearpeak.targets import target_of
 
 onnx = pytest.importorskip("onnx")
@@ -133,7 +133,7 @@ def test_narrower_formats_never_raise_the_bound(tmp_path):
         for name in ("fp32", "fp16", "int8")
     ]
     assert bounds == sorted(bounds, reverse=True)
-    assert 0 < bounds[-1]
+    assert bounds[-1] > 0
 
 
 def test_lowering_never_raises_the_bound_of_the_same_formats(tmp_path):

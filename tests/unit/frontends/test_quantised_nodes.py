@@ -16,9 +16,7 @@ def captured(tmp_path, nodes, output):
         onnx.numpy_helper.from_array(np.float32(0.1), "s"), onnx.numpy_helper.from_array(np.uint8(0), "z"),
         onnx.numpy_helper.from_array(np.zeros((16, 10), np.uint8), "w"),
     ]  # fmt: skip
-    graph = onnx.helper.make_graph(
-        nodes, "g", [value("x", kind, [1, 8, 4, 4])], [value(output, kind, None)], constants
-    )
+    graph = onnx.helper.make_graph(nodes, "g", [value("x", kind, [1, 8, 4, 4])], [value(output, kind, None)], constants)
     imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid(DOMAIN, 1)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=imports), tmp_path / "q.onnx")
     return capture_onnx(tmp_path / "q.onnx")

@@ -14,7 +14,7 @@ from nearpeak.errors import SpecError
 _TARGET = typer.Option(..., "--target", "-t", help="Board with power modes, e.g. jetson_agx_orin.")
 _PROFILE = typer.Option(
     None, "--profile",
-    help='Measured modes, a JSON object a line: {"mode": "15W", "time": "7.3 ms", "power": "9.1 W", "scope": "vdd_in"}; '
+    help='Measured modes, JSON lines: {"mode": "15W", "time": "7.3 ms", "power": "9.1 W", "scope": "vdd_in"}; '
     "with a model's name those of a reference model.",
 )  # fmt: skip
 _MINIMISE = typer.Option("energy", "--minimise", help="Figure to minimise: energy, time or power.")
@@ -36,8 +36,12 @@ def edge(
     idle: str = typer.Option("", "--idle", help="Power of the board at rest, e.g. '3.2 W'; with --every."),
     every: str = _EVERY,
     scope: str = _SCOPE,
-    execution: str = typer.Option("graph", "--execution", help="How an engine's kernels are submitted: graph or eager."),
-    measure_next: int = typer.Option(0, "--measure-next", min=0, max=1000, help="Name modes whose measurement says most."),
+    execution: str = typer.Option(
+        "graph", "--execution", help="How an engine's kernels are submitted: graph or eager."
+    ),
+    measure_next: int = typer.Option(
+        0, "--measure-next", min=0, max=1000, help="Name modes whose measurement says most."
+    ),
     html: Path | None = typer.Option(None, "--html", help="Write a page."),
     why: bool = shared.WHY,
     json: bool = shared.JSON,
@@ -63,7 +67,9 @@ def edge(
         raise SpecError(f"--execution {execution!r}: is not graph or eager")
     period_s = shared.seconds_of(every, "--every") if every else 0.0
     if idle and not every:
-        raise SpecError("--idle: the board rests between runs that come --every so often; give both, e.g. --every 100ms")
+        raise SpecError(
+            "--idle: the board rests between runs that come --every so often; give both, e.g. --every 100ms"
+        )
     limits_s = [shared.seconds_of(deadline, "--deadline")] if deadline else []
     step = workload_of(model, options)
     item_count = options.batch or _batch(step.origin.get("batch", ""))

@@ -125,7 +125,9 @@ def _rebuilt(
     written = {use.buffer for group in groups for use in group.call.writes}
     read = {use.buffer for group in groups for use in group.call.reads}
     moved = _moved_outputs(workload, sources, written)
-    kept = read | moved | {place for place, buffer in enumerate(workload.buffers) if buffer.kind in ("output", "kv_cache")}
+    kept = (
+        read | moved | {place for place, buffer in enumerate(workload.buffers) if buffer.kind in ("output", "kv_cache")}
+    )
     calls = tuple(group.finished(kept, scales) for group in groups)
     places = {group.position: place for place, group in enumerate(groups) if group.is_unchanged}
     buffers = [
@@ -136,7 +138,8 @@ def _rebuilt(
     ]
     removed = len(workload.calls) - len(calls)
     return dataclasses.replace(
-        workload, calls=calls, buffers=tuple(buffers), groups=(), returned=() if engine.dtype or moved else workload.returned,
+        workload, calls=calls, buffers=tuple(buffers), groups=(),
+        returned=() if engine.dtype or moved else workload.returned,
         known=tuple(item._replace(call=places[item.call]) for item in workload.known if item.call in places),
         guessed=tuple(places[place] for place in workload.guessed if place in places),
         origin={**workload.origin, "engine": engine.words},

@@ -48,7 +48,8 @@ def engine_power(kernels: EngineKernels, target: Target, scope: PowerScope) -> S
     >>> from nearpeak.prediction.engine.engine_kernels import engine_kernels
     >>> from nearpeak.targets import target_of
     >>> step = engine_kernels({case("gemm", m=512, n=512, k=512, dtype="int8"): 1})
-    >>> low, high = (engine_power(step, target_of(f"jetson_orin_nano:{mode}"), PowerScope.WALL) for mode in ("7W", "25W"))
+    >>> boards = [target_of(f"jetson_orin_nano:{mode}") for mode in ("7W", "25W")]
+    >>> low, high = (engine_power(step, board, PowerScope.WALL) for board in boards)
     >>> low < high
     True
     """

@@ -25,7 +25,8 @@ def engine_prediction(case: Case, target: Target) -> Prediction:
     time_s, ratio = max(model_s, bound_s), calibration.ratio_of(target)
     return Prediction(
         time_s=time_s, low_s=max(bound_s, time_s / ratio), high_s=time_s * ratio, bound_s=bound_s,
-        regime="tensor", parts_s=(*parts_s, time_s - model_s), busy=(), provenance=_provenance(calibration.distance_of(target)),
+        regime="tensor", parts_s=(*parts_s, time_s - model_s), busy=(),
+        provenance=_provenance(calibration.distance_of(target)),
     )  # fmt: skip
 
 

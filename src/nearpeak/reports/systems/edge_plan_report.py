@@ -82,12 +82,16 @@ def _figures(planned: PlannedEdge) -> list[tuple[str, str, str]]:
 
 
 def _table(planned: PlannedEdge) -> Table:
-    heads = columns("mode", "#time_s|time", "90 %", "#power_w|power", "+90 % W", "#energy_j|energy", "+90 % J", "remark")
+    heads = columns(
+        "mode", "#time_s|time", "90 %", "#power_w|power", "+90 % W", "#energy_j|energy", "+90 % J", "remark"
+    )
     rows = []
     for row in planned.rows:
         power, energy = (_cells(figure, unit) for figure, unit in ((row.power_w, "W"), (row.energy_j, "J")))
         rows.append((row.mode.name, *_cells(row.time_s, "s"), *power, *energy, ", ".join(_remarks(planned, row))))
-    caption = "Power modes, fastest first; energy of a run" + (" and of the rest of its period" * bool(planned.period_s))
+    caption = "Power modes, fastest first; energy of a run" + (
+        " and of the rest of its period" * bool(planned.period_s)
+    )
     return Table(columns=heads, rows=rows, name="modes", caption=caption)
 
 
@@ -123,7 +127,8 @@ def _why(planned: PlannedEdge) -> Iterator[Block]:
         ))  # fmt: skip
     heads = columns("mode", "#bound_s|bound", "#share_ratio|bound / time", "#clock_hz|GPU", "#sms_count|SMs",
                     "#memory_bytes_per_s|memory", "host cores", "#budget")  # fmt: skip
-    yield Table(columns=heads, rows=rows, name="bounds", caption="Time that nothing can beat, and the clocks of each mode")
+    yield Table(
+        columns=heads, rows=rows, name="bounds", caption="Time that nothing can beat, and the clocks of each mode"
+    )
     for note in planned.notes:
         yield Text(note)
-

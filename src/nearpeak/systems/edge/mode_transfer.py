@@ -50,7 +50,9 @@ def transferred(prior: Any, inverse_rates: Any, measured: Mapping[int, float], p
     ratios = np.log([measured[place] / prior[place] for place in places])
     values = prior * np.exp(_ratio(columns, places, ratios))
     width = _width(columns, places, ratios, prior_ratio)
-    apart = np.array([min(np.abs(columns[place] - columns[other]).max() for other in places) for place in range(len(prior))])
+    apart = np.array(
+        [min(np.abs(columns[place] - columns[other]).max() for other in places) for place in range(len(prior))]
+    )
     logs = width * np.sqrt(1 + apart)  # farther from what was measured less is known
     for place in places:
         values[place], logs[place] = measured[place], min(width, _NINETY * NOISE)
