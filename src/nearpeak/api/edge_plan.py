@@ -142,7 +142,8 @@ class _Prior:
 
 def _step_s(workload: Workload, target: Any) -> float:
     """Return the expected time of a step without a model of its engine: kernels, or the host that submits them."""
-    from nearpeak.prediction.execution_modes import EAGER, usual_mode
+    from nearpeak.core.answers.execution_time import EAGER
+    from nearpeak.prediction.execution_modes import usual_mode
     from nearpeak.prediction.host_costs import eager_cost
     from nearpeak.prediction.step_time import step_of
 
@@ -168,7 +169,7 @@ def _power(sample: ModeSample, scope: PowerScope) -> float | None:
 
 
 def _transfer(
-    modes: Sequence[BoardMode], rates: Any, prior: Sequence[float] | None, ratio: float,
+    modes: Sequence[BoardMode], rates: Any, prior: Any, ratio: float,
     samples: Sequence[ModeSample], figure: Callable[[ModeSample], float | None],
 ) -> Transferred | None:  # fmt: skip
     """Return figures of all modes from a prediction or reference models, and from measured modes."""
@@ -245,8 +246,11 @@ def _chosen(
     notes: tuple[str, ...],
 ) -> PlannedEdge:  # fmt: skip
     """Return the plan with the best mode within the limits, the second, and whether they differ."""
-    figures = {"energy": [row.energy_j for row in rows], "time": [row.time_s for row in rows],
-               "power": [row.power_w for row in rows]}[job.minimise]  # fmt: skip
+    by_name: dict[str, list[Estimate | None]] = {
+        "energy": [row.energy_j for row in rows], "time": [row.time_s for row in rows],
+        "power": [row.power_w for row in rows],
+    }  # fmt: skip
+    figures = by_name[job.minimise]
     values = [None if figure is None else figure.value for figure in figures]
     order = choice.ranked(values, [row.meets for row in rows])
     resolved, switch_w = False, None

@@ -47,10 +47,11 @@ class KernelGroup:
         """
         writes = tuple(use for use in self.call.writes if use.buffer in kept) or self.call.writes[-1:]
         is_same = self.case is self.call.case and not any(use.buffer in scales for use in (*self.call.reads, *writes))
-        form = {} if is_same and self.is_unchanged else {"form": None, "storages": ()}
+        keeps_form = is_same and self.is_unchanged
         return dataclasses.replace(
             self.call, case=self.case, reads=tuple(_scaled(use, scales) for use in self.call.reads),
-            writes=tuple(_scaled(use, scales) for use in writes), **form,
+            writes=tuple(_scaled(use, scales) for use in writes), form=self.call.form if keeps_form else None,
+            storages=self.call.storages if keeps_form else (),
         )  # fmt: skip
 
 
