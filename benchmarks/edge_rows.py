@@ -30,8 +30,8 @@ FIGURES = (
 )  # fmt: skip
 _RANGES = {
     "int8_ratio": (0.6, 0.05, 1.0), "fp16_ratio": (0.6, 0.05, 1.0), "fp32_ratio": (0.6, 0.05, 1.0),
-    "dram_ratio": (0.7, 0.2, 1.0), "depth_elements": (60.0, 1.0, 2000.0), "edge_elements": (20.0, 0.1, 200.0),
-    "depthwise_ratio": (0.1, 0.005, 1.0), "grouped_ratio": (0.3, 0.02, 1.0), "start_cycles": (5e3, 100.0, 6e4),
+    "dram_ratio": (0.7, 0.2, 1.0), "depth_count": (60.0, 1.0, 2000.0), "edge_count": (20.0, 0.1, 200.0),
+    "depthwise_ratio": (0.1, 0.005, 1.0), "grouped_ratio": (0.3, 0.02, 1.0), "start_clock_count": (5e3, 100.0, 6e4),
     "submit_s": (10e-6, 0.1e-6, 100e-6),
 }  # fmt: skip
 """Prior, least and largest value of each coefficient."""

@@ -6,7 +6,7 @@ from math import exp, hypot, log
 from typing import Any
 
 from nearpeak.core.edge.board_mode import BoardMode, ModeSample
-from nearpeak.core.edge.edge_plan import Estimate, ModeRow, PlannedEdge
+from nearpeak.core.edge.mode_plan import Estimate, ModeRow, PlannedEdge
 from nearpeak.core.edge.scoped_power import PowerScope
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
@@ -87,12 +87,19 @@ class _Prior:
     """Predictions of all modes before any measurement."""
 
     times_s: tuple[float, ...] | None
+    """Times by mode; none where nothing predicts the step."""
     powers_w: tuple[float, ...] | None
+    """Powers by mode; none where nothing tells them."""
     bounds_s: tuple[float | None, ...]
+    """Times that nothing can beat, by mode."""
     time_ratio: float
+    """Factor of the 90 % interval of times."""
     power_ratio: float
+    """Factor of the 90 % interval of powers."""
     notes: tuple[str, ...]
+    """What they rest on."""
     cause: str = ""
+    """Why nothing predicts the step."""
 
     @classmethod
     def of(cls, workload: Workload, modes: Sequence[BoardMode], scope: PowerScope, *, is_graph: bool) -> "_Prior":

@@ -2,7 +2,9 @@
 
 import re
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,6 +12,12 @@ from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.capture_command import FORMATS, SIZES, takes_capture_options, workload_of
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.api.edge_plan import EdgeJob
+    from nearpeak.core.edge.board_mode import ModeSample
+    from nearpeak.core.edge.scoped_power import PowerScope
+    from nearpeak.core.work.workload import Workload
 
 _TARGET = typer.Option(..., "--target", "-t", help="Board with power modes, e.g. jetson_agx_orin.")
 _PROFILE = typer.Option(
@@ -52,36 +60,15 @@ def edge(
     Times are those of an inference engine's kernels with --engine; measured modes correct them. Power is that of one
     place of measurement, and powers of different places are never mixed. Nothing changes the board's mode.
     """
-    from nearpeak.api.edge_plan import EdgeJob, plan_edge
-    from nearpeak.core.edge.scoped_power import PowerScope, scope_of
-    from nearpeak.exchange.mode_samples import read_mode_samples
+    from nearpeak.api.edge_plan import plan_edge
     from nearpeak.reports.systems import edge_plan_report as report
-    from nearpeak.targets.power_modes import board_modes
 
     shared.check_writable(html)
-    modes = [mode.name for mode in board_modes(target)]
-    samples = () if profile is None else read_mode_samples(profile, modes)
-    scopes = [sample.power.scope for sample in samples if sample.power is not None]
-    chosen = scope_of(scope) if scope else (scopes[0] if scopes else PowerScope.WALL)
-    if execution not in ("graph", "eager"):
-        raise SpecError(f"--execution {execution!r}: is not graph or eager")
-    period_s = shared.seconds_of(every, "--every") if every else 0.0
-    if idle and not every:
-        raise SpecError(
-            "--idle: the board rests between runs that come --every so often; give both, e.g. --every 100ms"
-        )
-    limits_s = [shared.seconds_of(deadline, "--deadline")] if deadline else []
+    samples, chosen = _measured(profile, target, scope)
+    limits = _Limits(deadline=deadline, within=within, power=power, idle=idle, every=every)
+    job = limits.job(minimise, execution, measure_next)
     step = workload_of(model, options)
-    item_count = options.batch or _batch(step.origin.get("batch", ""))
-    if within:
-        limits_s.append(item_count / _per_second(within))
-    job = EdgeJob(
-        minimise=minimise, deadline_s=min(limits_s, default=None), power_w=_watts(power, "--power"),
-        idle_w=_watts(idle, "--idle") or 0.0, period_s=period_s, item_count=item_count,
-        item="token" if step.step == "decode" else "inference", is_graph=execution == "graph",
-        measure_count=measure_next,
-    )  # fmt: skip
-    planned = plan_edge(step, target, chosen, samples, job)
+    planned = plan_edge(step, target, chosen, samples, limits.of_step(job, step, options.batch))
     document = report.document_of(planned)
     if html is not None:
         from nearpeak.reports.document.html import to_html
@@ -93,13 +80,58 @@ def edge(
         shared.print_document(document, why=why)
 
 
-def _batch(text: str) -> int:
-    """Return the batch that a captured step states; 1 where it states none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """Limits and the period of a job, as they are written."""
 
-    >>> _batch("8"), _batch("")
-    (8, 1)
-    """
-    return int(text) if text.isdigit() and int(text) else 1
+    deadline: str
+    """Longest time of a run."""
+    within: str
+    """Items per second."""
+    power: str
+    """Highest mean power."""
+    idle: str
+    """Power at rest."""
+    every: str
+    """Time from one run to the next."""
+
+    def job(self, minimise: str, execution: str, measure_next: int) -> "EdgeJob":
+        """Return the job before its step is known; what is wrong is said before a capture."""
+        from nearpeak.api.edge_plan import EdgeJob
+
+        if execution not in ("graph", "eager"):
+            raise SpecError(f"--execution {execution!r}: is not graph or eager")
+        if self.idle and not self.every:
+            raise SpecError("--idle: the board rests between runs that come --every so often; give both, e.g. 100ms")
+        if self.within:
+            _per_second(self.within)
+        return EdgeJob(
+            minimise=minimise, deadline_s=shared.seconds_of(self.deadline, "--deadline") if self.deadline else None,
+            power_w=_watts(self.power, "--power"), idle_w=_watts(self.idle, "--idle") or 0.0,
+            period_s=shared.seconds_of(self.every, "--every") if self.every else 0.0, is_graph=execution == "graph",
+            measure_count=measure_next,
+        )  # fmt: skip
+
+    def of_step(self, job: "EdgeJob", step: "Workload", batch: int | None) -> "EdgeJob":
+        """Return the job of a step: its items, and the deadline by which they keep up."""
+        stated = step.origin.get("batch", "")
+        count = batch or (int(stated) if stated.isdigit() and int(stated) else 1)
+        limits_s = [job.deadline_s] if job.deadline_s is not None else []
+        limits_s += [count / _per_second(self.within)] if self.within else []
+        item = "token" if step.step == "decode" else "inference"
+        return replace(job, item_count=count, item=item, deadline_s=min(limits_s, default=None))
+
+
+def _measured(profile: Path | None, board: str, scope: str) -> "tuple[tuple[ModeSample, ...], PowerScope]":
+    """Return the measurements of a profile and the scope of the plan: stated, that of the profile, or the wall."""
+    from nearpeak.core.edge.scoped_power import PowerScope, scope_of
+    from nearpeak.exchange.mode_samples import read_mode_samples
+    from nearpeak.targets.power_modes import board_modes
+
+    modes = [mode.name for mode in board_modes(board)]
+    samples = () if profile is None else read_mode_samples(profile, modes)
+    scopes = [sample.power.scope for sample in samples if sample.power is not None]
+    return samples, scope_of(scope) if scope else (scopes[0] if scopes else PowerScope.WALL)
 
 
 def _watts(text: str, option: str) -> float | None:

@@ -97,10 +97,8 @@ def predict(
     """
     from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
-    from nearpeak.prediction.product_units import with_rounding
 
-    rules = shared.policy_of(policy, "classical", no_credit=False)
-    devices = [with_rounding(device, rules.dtype) for device in shared.targets_of(target, edits)]
+    devices = shared.targets_of(target, edits, policy)
     check_table(out)
     file = _file_of(words)
     if words and cases is not None:

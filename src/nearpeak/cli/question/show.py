@@ -167,7 +167,8 @@ def _mode_row(board: str, mode: "BoardMode") -> tuple[str, ...]:
     memory, host, budget = mode.bandwidth_bytes_per_s, mode.host_clock_hz, mode.budget_w
     return (
         board, mode.name, show(mode.clock_hz, "Hz"), str(mode.sm_count), "–" if memory is None else show(memory, "B/s"),
-        "–" if host is None else f"{mode.host_count} × {show(host, 'Hz')}", "–" if budget is None else show(budget, "W"),
+        "–" if host is None else f"{mode.host_count} × {show(host, 'Hz')}",
+        "–" if budget is None else show(budget, "W"),
     )  # fmt: skip
 
 

@@ -23,15 +23,15 @@ class EngineCoefficients:
     """The same of products in TF32, or of fp32 where a board has none."""
     dram_ratio: float
     """Reached share of the memory rate."""
-    depth_elements: float
+    depth_count: float
     """Channels times taps that start and end of a tile cost, of 32 bits."""
-    edge_elements: float
+    edge_count: float
     """Cost of small tiles, as a wider edge."""
     depthwise_ratio: float
     """Reached share of the vector rate of depthwise convolutions."""
     grouped_ratio: float
     """Reached share, of that of plain convolutions, where groups have several channels."""
-    start_cycles: float
+    start_clock_count: float
     """Clocks of the device from one kernel to the next within a graph."""
     submit_s: float
     """Time that a host of such a board adds to each kernel that it submits one by one."""

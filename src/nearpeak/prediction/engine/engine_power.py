@@ -21,8 +21,8 @@ class PowerLaw:
     """What each multiprocessor draws per gigahertz while any kernel runs."""
     products_w: float
     """What it draws beyond that while it forms products."""
-    exponent: float
-    """Power of clock times multiprocessors that it follows."""
+    pace_exponent_ratio: float
+    """Logarithm of power over that of clock times multiprocessors."""
     interval_ratio: float
     """Factor of the 90 % interval."""
     row_count: int
@@ -56,5 +56,5 @@ def engine_power(kernels: EngineKernels, target: Target, scope: PowerScope) -> S
     times = kernel_times(kernels, target, engine_calibration().coefficients)
     share = float((times.products_s * kernels.counts).sum() / (times.total_s * kernels.counts).sum())
     law, pace = power_law(scope), target.sm_count * target.clock_hz / 1e9
-    power_w = law.rest_w + (law.clock_w + law.products_w * share) * pace**law.exponent
+    power_w = law.rest_w + (law.clock_w + law.products_w * share) * pace**law.pace_exponent_ratio
     return ScopedPower(power_w=power_w, scope=scope)

@@ -58,12 +58,12 @@ def kernel_times(
     shares = {8: coefficients.int8_ratio, 16: coefficients.fp16_ratio, 32: coefficients.fp32_ratio}
     rate = np.select([bits == width for width in rates], list(rates.values()), 1.0)
     share = np.select([bits == width for width in shares], list(shares.values()), 1.0)
-    depth = columns["k"] * columns["taps"] + coefficients.depth_elements * 32 / bits
+    depth = columns["k"] * columns["taps"] + coefficients.depth_count * 32 / bits
     tiled_s = np.full(len(bits), np.inf)
     for high, wide in _TILES:
         tiles = np.ceil(columns["m"] / high) * np.ceil(columns["n"] / wide) * columns["groups"]
         slots = np.maximum(np.ceil(tiles / target.sm_count), 1.0) * target.sm_count
-        area = high * wide + coefficients.edge_elements * (high + wide)
+        area = high * wide + coefficients.edge_count * (high + wide)
         tiled_s = np.minimum(tiled_s, slots * 2 * area * depth / (rate * share))
     tiled_s = np.where(kind == GROUPED, tiled_s / coefficients.grouped_ratio, tiled_s)
     vector = _rate(target, ("vector.fp32",))
@@ -73,7 +73,7 @@ def kernel_times(
         tiled_s,
     )
     memory_s = columns["moved_bytes"] / (coefficients.dram_ratio * bandwidth)
-    start_s = coefficients.start_cycles / target.clock_hz + (0.0 if is_graph else coefficients.submit_s)
+    start_s = coefficients.start_clock_count / target.clock_hz + (0.0 if is_graph else coefficients.submit_s)
     together_s = np.sqrt(products_s**2 + memory_s**2)
     return KernelTimes(products_s=products_s, memory_s=together_s - products_s, start_s=start_s)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from nearpeak.core.edge.edge_plan import Estimate, ModeRow, PlannedEdge
+from nearpeak.core.edge.mode_plan import Estimate, ModeRow, PlannedEdge
 from nearpeak.reports.brief_text import brief, ends, figure_of_three
 from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
 
