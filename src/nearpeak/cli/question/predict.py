@@ -120,9 +120,7 @@ def predict(
     elif words and file is None:
         _predict_case(words, devices, asked)
     elif file is None and cases is None and sys.stdin.isatty():
-        raise SpecError(
-            "predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm"
-        )
+        raise SpecError("predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target t4")
     elif len(devices) != 1:
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
