@@ -42,7 +42,8 @@ def usual_mode(workload: Workload) -> str:
     """
     if workload.groups:
         return COMPILED
-    return GRAPH if workload.origin.get("kind") in ("onnx", "jax") else EAGER
+    is_built = workload.origin.get("kind") in ("onnx", "jax") or "engine" in workload.origin
+    return GRAPH if is_built else EAGER
 
 
 def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, target: Target) -> tuple[ExecutionTime, ...]:
@@ -62,7 +63,7 @@ def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, targe
     call_count = sum(call.call_count for call in calls)
     plain = _plain(step, answer.bound_s, kernels)
     fused = _fused(plain, workload, rows, answer.bound_s)
-    eager = eager_cost(call_count, kernels, sum(workload.skipped.values()))
+    eager = eager_cost(call_count, kernels, sum(workload.skipped.values()), target)
     ways = ((EAGER, plain, eager), (GRAPH, plain, GRAPH_LAUNCH), (COMPILED, fused, GRAPH_LAUNCH))
     return tuple(_submitted(mode, device, host, step) for mode, device, host in ways)
 

@@ -121,8 +121,9 @@ def _check_partitions(where: str, raw: Mapping[str, Any], clock_hz: float) -> No
                 raise SpecError(f"{place}.{key} is {row[key]}; it must be above 0 and at most {limit}")
         if "clock" in row and positive_quantity(f"{place}.clock", row["clock"], "Hz") > clock_hz:
             raise SpecError(f"{place}.clock is {row['clock']!r}, above the device's {clock_hz / 1e9:.4g} GHz")
-        if "power" in row:
-            positive_quantity(f"{place}.power", row["power"], "W")
+        for key, unit in (("power", "W"), ("host_clock", "Hz")):
+            if key in row:
+                positive_quantity(f"{place}.{key}", row[key], unit)
 
 
 def _check_keys(place: str, row: object, known: Mapping[str, type]) -> None:

@@ -65,13 +65,19 @@ def group_of(text: str) -> typer.Typer:
     return typer.Typer(cls=Listing, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
-def targets_of(names: list[str], edits: list[str]) -> list[Target]:
-    """Return the targets of the options; at least one is needed."""
+def targets_of(names: list[str], edits: list[str], policy: str = "strict") -> list[Target]:
+    """Return the targets of the options; at least one is needed.
+
+    Args:
+        policy: units that may form products: with `tf32` those for TF32 form products of fp32, too.
+    """
+    from nearpeak.prediction.product_units import with_rounding
     from nearpeak.targets import target_of
 
     if not names:
         raise SpecError("--target: is missing; e.g. --target h200_sxm ('nearpeak show targets' lists all)")
-    return [target_of(name, edits) for name in names]
+    rules = Policy(dtype=policy)
+    return [with_rounding(target_of(name, edits), rules.dtype) for name in names]
 
 
 def policy_of(policy: str, algorithm: str, no_credit: bool) -> Policy:

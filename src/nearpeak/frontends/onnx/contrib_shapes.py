@@ -51,11 +51,13 @@ def _infer(onnx: Any, name: str, rule: _Rule, context: Any) -> None:
 
 def _typed_by(name: str, input_count: int) -> int:
     """Return the input whose format the results have: integers become real numbers where a scale is the last word."""
-    if name == "MatMulIntegerToFloat":
-        return 2
-    return 1 if name == "QGemm" and input_count <= _RESULT_SCALE else 0
+    if name == "QGemm" and input_count <= _RESULT_SCALE:
+        return 1
+    return _ELEMENT_INPUTS.get(name, 0)
 
 
+_ELEMENT_INPUTS = {"MatMulIntegerToFloat": 2, "QuantizeLinear": 2, "DequantizeLinear": 1, "QLinearConcat": 2}
+"""Input that has the format of the result, where it is not the first."""
 _RESULT_SCALE = 7
 """Position of the scale of QGemm's result, without which it is real."""
 
@@ -102,24 +104,6 @@ def _integer_product(inputs: list[Shape | None], number: Number) -> Sequence[Sha
     return _product([inputs[0], inputs[3]], number) if len(inputs) > 3 else ()
 
 
-def _of_two(inputs: list[Shape | None], _: Number) -> Sequence[Shape | None]:
-    """QLinearAdd and QLinearMul: both operands, broadcast."""
-    a, b = (inputs[0], inputs[3]) if len(inputs) > 3 else (None, None)
-    if a is None or b is None:
-        return ()
-    rank = max(len(a), len(b))
-    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
-    return (tuple(max(pair) for pair in pairs),)
-
-
-def _whole_mean(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
-    """QLinearGlobalAveragePool: channels stay, wherever they stand."""
-    shape = inputs[0]
-    assert shape is not None
-    ones = (1,) * (len(shape) - 2)
-    return ((shape[0], *ones, shape[-1]) if number("channels_last") else (*shape[:2], *ones),)
-
-
 def _heads_apart(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
     """MultiHeadAttention: result, and the keys and values with their past."""
     query, key, value = (*inputs, None, None)[:3]
@@ -151,6 +135,36 @@ def _projected_heads(inputs: list[Shape | None], number: Number) -> Sequence[Sha
     return ((*x[:-1], weight[1] // 3),)
 
 
+def _quantised_pair(inputs: list[Shape | None], _: Number) -> Sequence[Shape | None]:
+    """QLinearAdd and QLinearMul: each operand with its scale and zero point, broadcast."""
+    a, b = (*inputs, None, None, None, None)[0:4:3]
+    if a is None or b is None:
+        return ()
+    longer = max(len(a), len(b))
+    pairs = zip((1,) * (longer - len(a)) + a, (1,) * (longer - len(b)) + b, strict=True)
+    return (tuple(max(pair) if min(pair) else 0 for pair in pairs),)
+
+
+def _quantised_mean(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QLinearGlobalAveragePool: one position is left of each channel."""
+    x = inputs[0]
+    if x is None or len(x) < 3:
+        return ()
+    ones = (1,) * (len(x) - 2)
+    return ((x[0], *ones, x[-1]) if number("channels_last") else (x[0], x[1], *ones),)
+
+
+def _quantised_join(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QLinearConcat: scale and zero point of the result, then each operand with its own."""
+    shapes = inputs[2::3]
+    if not shapes or any(shape is None or len(shape) != len(shapes[0] or ()) for shape in shapes):
+        return ()
+    first = shapes[0] or ()
+    axis = number("axis") % max(1, len(first))
+    length = sum(shape[axis] for shape in shapes if shape)
+    return ((*first[:axis], length, *first[axis + 1 :]),)
+
+
 _TYPES = [f"tensor({name})" for name in (
     "float", "float16", "bfloat16", "double", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
     "bool",
@@ -161,15 +175,19 @@ _RULES: dict[tuple[str, str], _Rule] = {
         (DOMAIN, name): _same
         for name in ("Gelu", "FastGelu", "QuickGelu", "BiasGelu", "RotaryEmbedding", "MoE", "QMoE", "GroupNorm")
     },
+    **{
+        (DOMAIN, name): _same
+        for name in ("QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QuantizeLinear", "DequantizeLinear")
+    },
+    **{(DOMAIN, name): _quantised_pair for name in ("QLinearAdd", "QLinearMul")},
+    (DOMAIN, "QLinearGlobalAveragePool"): _quantised_mean,
+    (DOMAIN, "QLinearConcat"): _quantised_join,
     (DOMAIN, "SkipLayerNormalization"): _skip_norm,
     (DOMAIN, "SkipSimplifiedLayerNormalization"): _skip_norm,
     (DOMAIN, "MatMulNBits"): _weight_only,
     (DOMAIN, "FusedMatMul"): _product,
     **{(DOMAIN, name): _product for name in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")},
     (DOMAIN, "QGemm"): _integer_product,
-    **{(DOMAIN, name): _of_two for name in ("QLinearAdd", "QLinearMul")},
-    **{(DOMAIN, name): _same for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")},
-    (DOMAIN, "QLinearGlobalAveragePool"): _whole_mean,
     (DOMAIN, "MultiHeadAttention"): _heads_apart,
     (DOMAIN, "GroupQueryAttention"): _grouped_heads,
     (DOMAIN, "Attention"): _projected_heads,

@@ -195,9 +195,11 @@ def _scaled(site: AtenSite, product: Match) -> Match:
 
 
 def _quantised(site: OnnxSite) -> Match:
-    """Match QLinearMatMul, whose operands alternate with their scales and zero points."""
-    bare = (site.inputs[0], site.inputs[3])
-    return _from_onnx(OnnxSite(name="MatMul", inputs=bare, outputs=site.outputs, attributes=site.attributes))
+    """Match QLinearMatMul and QGemm, whose operands alternate with their scales and zero points."""
+    is_gemm = site.name.endswith("QGemm")
+    bare = (site.inputs[0], site.inputs[3], *((site.optional(6),) if is_gemm else ()))
+    name = "Gemm" if is_gemm else "MatMul"
+    return _from_onnx(OnnxSite(name=name, inputs=bare, outputs=site.outputs, attributes=site.attributes))
 
 
 def _integers(site: OnnxSite) -> Match:
@@ -312,6 +314,7 @@ OPERATOR = Operator(
             (f"com.microsoft.{name}" for name in ("QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")), _integers
         ),
         "QLinearMatMul": _quantised,
+        "com.microsoft.QGemm": _quantised,
         "Einsum": einsum,
     },
 )
