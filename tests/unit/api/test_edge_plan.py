@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from nearpeak.api.edge_plan import EdgeJob, plan_edge
+from nearpeak.api.edge.edge_plan import EdgeJob, plan_edge
 from nearpeak.api.questions import case
 from nearpeak.cli import application
 from nearpeak.core.edge.board_mode import ModeSample

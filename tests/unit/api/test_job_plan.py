@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearpeak.api.job_plan import plan_training
+from nearpeak.api.training.job_plan import plan_training
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import SpecError
 from nearpeak.reports.systems.training_plan_report import document_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearpeak.api.request_service import engine_of, serve_requests
+from nearpeak.api.serving.request_service import engine_of, serve_requests
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.errors import SpecError
 from nearpeak.systems.serving.latency_metrics import request_metric

@@ -14,7 +14,7 @@ from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.api.edge_plan import EdgeJob
+    from nearpeak.api.edge.edge_plan import EdgeJob
     from nearpeak.core.edge.board_mode import ModeSample
     from nearpeak.core.edge.scoped_power import PowerScope
     from nearpeak.core.work.workload import Workload
@@ -60,7 +60,7 @@ def edge(
     Times are those of an inference engine's kernels with --engine; measured modes correct them. Power is that of one
     place of measurement, and powers of different places are never mixed. Nothing changes the board's mode.
     """
-    from nearpeak.api.edge_plan import plan_edge
+    from nearpeak.api.edge.edge_plan import plan_edge
     from nearpeak.reports.systems import edge_plan_report as report
 
     shared.check_writable(html)
@@ -97,7 +97,7 @@ class _Limits:
 
     def job(self, minimise: str, execution: str, measure_next: int) -> "EdgeJob":
         """Return the job before its step is known; what is wrong is said before a capture."""
-        from nearpeak.api.edge_plan import EdgeJob
+        from nearpeak.api.edge.edge_plan import EdgeJob
 
         if execution not in ("graph", "eager"):
             raise SpecError(f"--execution {execution!r}: is not graph or eager")

@@ -36,7 +36,7 @@ def federated(
     A client's time is that of the model's training step on its board and power mode, predicted or as the fleet file
     states it. Policies that choose clients are compared on the same random draws.
     """
-    from nearpeak.api.federated_plan import plan_federation
+    from nearpeak.api.edge.federated_plan import plan_federation
     from nearpeak.core.federated.round_rules import policy_of, server_of
     from nearpeak.reports.systems import federation_report as report
     from nearpeak.units import parse_share

@@ -83,7 +83,7 @@ def loader(
 
 
 def _measured(model: str, workers: tuple[int, ...], *, batch: int, files: int, prefetch: int, ram: str) -> LoaderAnswer:
-    from nearpeak.api.loader_measurement import measured_loader
+    from nearpeak.api.edge.loader_measurement import measured_loader
     from nearpeak.base.folders import cache_folder
 
     with shared.progress("measuring the loader"):

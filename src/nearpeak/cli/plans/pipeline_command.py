@@ -31,7 +31,7 @@ def pipeline(
     The functions and models of the file run on this machine. Parts of functions are named by `with
     nearpeak.stage("name"):`. Batches of items of unlike width say how much of them is padding.
     """
-    from nearpeak.api.pipeline_plan import plan_pipeline
+    from nearpeak.api.edge.pipeline_plan import plan_pipeline
     from nearpeak.reports.systems import pipeline_plan_report as report
 
     for path in (perfetto, save, html):

@@ -37,7 +37,7 @@ def retrieval(
     Recall against lists probed is measured on this CPU; batches of the index and of the ranker are predicted; queries
     pass through both queues with a batch window.
     """
-    from nearpeak.api.retrieval_plan import plan_retrieval, ranker_of
+    from nearpeak.api.serving.retrieval_plan import plan_retrieval, ranker_of
     from nearpeak.reports.systems import retrieval_plan_report as report
     from nearpeak.targets import target_of
     from nearpeak.units import parse_share

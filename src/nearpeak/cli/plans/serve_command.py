@@ -47,7 +47,7 @@ def serve(
     With --trace, --rate or --concurrency that load is served; with --slo alone the highest rate within the limits is
     searched for. Requests go through the scheduler of the engine, step by step, with predicted kernels.
     """
-    from nearpeak.api.service_plan import plan_serving, weight_scheme
+    from nearpeak.api.serving.service_plan import plan_serving, weight_scheme
     from nearpeak.reports.systems import serving_plan_report as report
     from nearpeak.systems.serving.latency_metrics import Limits
     from nearpeak.systems.serving.loads.request_file import read_requests

@@ -27,7 +27,7 @@ def streams(
     The verdict is proved by a test, refuted by a timeline in which a frame is late, or undecided. Exit code 0: proved;
     10: refuted; 11: undecided.
     """
-    from nearpeak.api.stream_plan import plan_rig
+    from nearpeak.api.edge.stream_plan import plan_rig
     from nearpeak.reports.systems import stream_plan_report as report
 
     shared.check_writable(html)

@@ -58,9 +58,9 @@ def train(
     Without --parallel the fastest plan that fits is searched for; bounds prove that no other is faster by the same
     predictions. Times are predicted kernels, collectives and host times of the software stack, with a 90 % interval.
     """
-    from nearpeak.api.chakra_traces import write_chakra_traces
-    from nearpeak.api.goodput_words import goodput_in_words
-    from nearpeak.api.job_plan import FRAMEWORKS, plan_training
+    from nearpeak.api.training.chakra_traces import write_chakra_traces
+    from nearpeak.api.training.goodput_words import goodput_in_words
+    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
     from nearpeak.core.systems.plan_words import batch_of, check_batch, training_plan_of
     from nearpeak.reports.systems import training_plan_report as report
 
@@ -93,7 +93,7 @@ def train(
 
 def _cluster_of(on: str, fabric: str) -> "Cluster":
     """Return the cluster that a plan is asked for."""
-    from nearpeak.api.job_plan import MOST_DEVICES
+    from nearpeak.api.training.job_plan import MOST_DEVICES
     from nearpeak.targets.clusters import cluster_of
 
     cluster = cluster_of(on, fabric)

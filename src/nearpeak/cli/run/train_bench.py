@@ -73,7 +73,7 @@ def run(
     """
     from dataclasses import replace
 
-    from nearpeak.api.training_bench import run_bench
+    from nearpeak.api.edge.bench_store import run_bench
     from nearpeak.base.folders import cache_folder
     from nearpeak.exchange.training_plan_file import read_plan
     from nearpeak.reports.systems import training_bench_report as report
@@ -100,7 +100,7 @@ def report(
     json: bool = shared.JSON,
 ) -> None:  # fmt: skip
     """Show the training runs of a store: epochs, stalls by phase, energy with its bound, page cache, what failed."""
-    from nearpeak.api.training_bench import stored_bench
+    from nearpeak.api.edge.bench_store import stored_bench
     from nearpeak.reports.systems import training_bench_report as words
     from nearpeak.store.store_check import place_of
 

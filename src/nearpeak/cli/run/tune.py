@@ -17,7 +17,7 @@ from nearpeak.errors import SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
-    from nearpeak.api.kernel_tuning import TuningPlan, TuningProgress
+    from nearpeak.api.kernel_search import TuningPlan, TuningProgress
     from nearpeak.core.tuning.study import Contest, Trial
     from nearpeak.core.work.case import Case
 
@@ -88,8 +88,8 @@ def tune(
         return
     if space is None:
         raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one")
-    from nearpeak.api.kernel_tuning import TuningPlan
-    from nearpeak.api.kernel_tuning import tune as tuned
+    from nearpeak.api.kernel_search import TuningPlan
+    from nearpeak.api.kernel_search import tune as tuned
     from nearpeak.reports.tuning import study_report as report
 
     count, spent_s = budget_of(budget or _EVALUATIONS)
@@ -137,7 +137,7 @@ def _replayed(
     path: Path, search: str, seeds: int, margin: float, budget: str, html: Path | None, *, why: bool, json: bool
 ) -> None:
     """Print how a search does on a recorded space."""
-    from nearpeak.api.kernel_tuning import random_counts, replay_search
+    from nearpeak.api.kernel_search import random_counts, replay_search
     from nearpeak.reports.tuning import replay_report as report
 
     count, limit_s = budget_of(budget or _REPLAYED)
@@ -157,7 +157,7 @@ def _replayed(
 @contextmanager
 def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
     """Show on a terminal how many configurations have run, the best time, and the finals."""
-    from nearpeak.api.kernel_tuning import TuningProgress
+    from nearpeak.api.kernel_search import TuningProgress
 
     if not sys.stderr.isatty():
         yield TuningProgress()

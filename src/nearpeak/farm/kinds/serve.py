@@ -21,7 +21,7 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.api.service_plan import plan_serving, weight_scheme
+    from nearpeak.api.serving.service_plan import plan_serving, weight_scheme
     from nearpeak.core.systems.serving_layout import ServingLayout
     from nearpeak.systems.serving.latency_metrics import Limits
     from nearpeak.targets import target_of
@@ -40,6 +40,6 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
 
 KIND = Kind(
-    name="serve", pool="slot", check=_check, run=_run, preload=("nearpeak.api.service_plan",),
+    name="serve", pool="slot", check=_check, run=_run, preload=("nearpeak.api.serving.service_plan",),
     cost_s=lambda payload: 2.0 if payload.get("rate_per_s") or payload.get("concurrency") else 10.0,
 )  # fmt: skip

@@ -48,7 +48,7 @@ def _without_bars(table: Table) -> Table:
 
 def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
     """Return the answer to the form; a search takes too long for a page."""
-    from nearpeak.api.job_plan import FRAMEWORKS, plan_training
+    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
     from nearpeak.core.systems.plan_words import training_plan_of
     from nearpeak.errors import SpecError
     from nearpeak.targets.clusters import cluster_of

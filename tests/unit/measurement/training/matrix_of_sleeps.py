@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from nearpeak.api.training_bench import run_bench
+from nearpeak.api.edge.bench_store import run_bench
 from nearpeak.core.edge.training_bench import PHASES, CellLog, EpochLog, TrainingMatrix
 from nearpeak.core.runs.measurement import Environment
 from nearpeak.store import open_store

@@ -18,7 +18,7 @@ from nearpeak.precision.quantisation.executed_products import (
 )
 from nearpeak.precision.quantisation.quantised_files import SCHEMES, write_quantised
 from nearpeak.precision.quantisation.runtime_timing import random_feeds
-from nearpeak.reports.executed_precision_report import document_of, headline_of, to_json
+from nearpeak.reports.precision.executed_precision_report import document_of, headline_of, to_json
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")

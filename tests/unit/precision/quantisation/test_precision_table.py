@@ -22,7 +22,7 @@ from nearpeak.precision.quantisation.precision_table import (
 from nearpeak.precision.quantisation.precision_verdict import accuracy_verdicts_of, verdicts_of
 from nearpeak.precision.quantisation.quantised_files import write_quantised
 from nearpeak.reports.document.terminal import to_terminal
-from nearpeak.reports.precision_table_report import document_of, to_json
+from nearpeak.reports.precision.precision_table_report import document_of, to_json
 from nearpeak.targets import target_of
 
 onnx = pytest.importorskip("onnx")

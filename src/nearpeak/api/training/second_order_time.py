@@ -1,7 +1,7 @@
 """Time that a second-order optimizer adds to a planned training step, from predicted kernels and collectives."""
 
 from nearpeak.api.device_durations import kernel_durations
-from nearpeak.api.training_time import transfer_durations
+from nearpeak.api.training.training_time import transfer_durations
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.second_order import SecondOrderStep, second_order_of
 from nearpeak.core.systems.training_answer import TrainingAnswer
@@ -24,7 +24,7 @@ def second_order_time(
         SpecError: the words are none.
         NotModelledError: a kernel of the method has no model (eigenvalues of Shampoo), or the model's layers have none.
 
-    >>> from nearpeak.api.training_time import training_time
+    >>> from nearpeak.api.training.training_time import training_time
     >>> from nearpeak.frontends.huggingface.transformer_models import shape_of
     >>> from nearpeak.targets.clusters import cluster_of
     >>> cluster, shape = cluster_of("8xh100_sxm"), shape_of("llama-3-8b")

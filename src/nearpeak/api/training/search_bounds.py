@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nearpeak.api.training_time import programs_of_plan, transfer_durations
+from nearpeak.api.training.training_time import programs_of_plan, transfer_durations
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
@@ -16,7 +16,7 @@ def program_bound(
     Args:
         expert_load: rows of experts, as `training_time` takes them.
 
-    >>> from nearpeak.api.training_time import training_time
+    >>> from nearpeak.api.training.training_time import training_time
     >>> from nearpeak.frontends.huggingface.transformer_models import shape_of
     >>> from nearpeak.targets.clusters import cluster_of
     >>> shape, cluster = shape_of("llama-3-8b"), cluster_of("8xh100_sxm")

@@ -14,7 +14,7 @@ from nearpeak.errors import SpecError
 from nearpeak.measurement.pipelines.stage_recorder import record_stages, stage
 
 if TYPE_CHECKING:
-    from nearpeak.api.stream_plan import ModelTime
+    from nearpeak.api.edge.stream_plan import ModelTime
 
 ROUNDS, WARM_UP = 5, 1
 """Passes over a page that are timed, and those before them."""
@@ -65,7 +65,7 @@ def plan_pipeline(
     stages = stage_times(recording, frozenset(row.name for row in pipeline.stages if row.model))
     stages = calibrated(stages, known[1]) if known else stages
     if board is not None:
-        from nearpeak.api.stream_plan import model_time
+        from nearpeak.api.edge.stream_plan import model_time
 
         stages = _on_board(
             pipeline, recording, stages,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nearpeak.api.device_durations import kernel_durations
-from nearpeak.api.training_time import group_mesh, programs_of_plan
+from nearpeak.api.training.training_time import group_mesh, programs_of_plan
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_plan import TrainingPlan

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nearpeak.api.serving_plan import kv_token_count, step_table
+from nearpeak.api.serving.serving_plan import kv_token_count, step_table
 from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape

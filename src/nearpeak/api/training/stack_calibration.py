@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from nearpeak.api.training_time import training_time
+from nearpeak.api.training.training_time import training_time
 from nearpeak.base.canonical_json import canonical_json
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.stack import Stack, StackFit

@@ -6,8 +6,8 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from nearpeak.api.request_service import POLICIES, engine_of
-from nearpeak.api.serving_plan import kv_token_count, step_table
+from nearpeak.api.serving.request_service import POLICIES, engine_of
+from nearpeak.api.serving.serving_plan import kv_token_count, step_table
 from nearpeak.core.systems.service import PlannedServing, ServingOption
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.step_batch import StepBatch

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nearpeak.api.search_bounds import program_bound
-from nearpeak.api.second_order_time import second_order_time
-from nearpeak.api.training_time import training_time
+from nearpeak.api.training.search_bounds import program_bound
+from nearpeak.api.training.second_order_time import second_order_time
+from nearpeak.api.training.training_time import training_time
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.goodput import GoodputReport
@@ -110,7 +110,7 @@ def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str]) -> "PlanSp
 
 def _check_precision(precision: str, target: Target) -> None:
     """Refuse a recipe that is unknown, or whose products a device with tensor units does not have."""
-    from nearpeak.api.training_time import PEAK_UNITS
+    from nearpeak.api.training.training_time import PEAK_UNITS
 
     if precision not in PEAK_UNITS:
         raise unknown_name("precision", precision, tuple(PEAK_UNITS))
@@ -171,7 +171,7 @@ def _searched(
     sizes: tuple[int, int, str], price: float,
 ) -> PlanAnswer:  # fmt: skip
     """Return the fastest plan that fits, and what the search looked at."""
-    from nearpeak.api.training_time import PEAK_UNITS
+    from nearpeak.api.training.training_time import PEAK_UNITS
     from nearpeak.systems.training.memory.memory_peak import fullest_rank
     from nearpeak.systems.training.plan_search.branch_and_bound import SearchLimits, search_plans
     from nearpeak.systems.training.plan_search.step_floor import DeviceRates, step_floor

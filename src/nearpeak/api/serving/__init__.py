@@ -1,0 +1,1 @@
+"""Plans of services and of retrieval, wired to predicted kernels."""
