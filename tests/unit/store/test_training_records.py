@@ -7,7 +7,7 @@ import pytest
 from tests.unit.measurement.training.matrix_of_sleeps import PLAN, log_of
 
 from nearpeak.api.training_bench import stored_bench
-from nearpeak.core.edge.training_bench import TrainingCell
+from nearpeak.core.edge.training_matrix import TrainingCell
 from nearpeak.core.history.stored_run import Device
 from nearpeak.core.runs.energy import Energy
 from nearpeak.errors import NotFoundError
