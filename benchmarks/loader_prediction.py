@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks._figures import Figure
-from nearpeak.core.edge.training_bench import CACHES, MODELS, TrainingCell
+from nearpeak.core.edge.training_matrix import CACHES, MODELS, TrainingCell
 from nearpeak.measurement.training.loader_probes import probe_loader
 from nearpeak.measurement.training.training_run import run_cell
 from nearpeak.systems.edge.loader_queue import loaded_epoch

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.unit.measurement.training import matrix_of_sleeps as sleeps
 
 from benchmarks._figures import Figure
-from nearpeak.core.edge.training_bench import ITEMS, MODELS, CellLog, TrainingCell
+from nearpeak.core.edge.training_matrix import ITEMS, MODELS, CellLog, TrainingCell
 from nearpeak.history.regression_groups import regressed
 from nearpeak.history.series_tracks import track_of
 from nearpeak.measurement.training import training_run

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.base.input_files import border, text_of_file, toml_table
-from nearpeak.core.edge.training_bench import TrainingMatrix
+from nearpeak.core.edge.training_matrix import TrainingMatrix
 from nearpeak.core.records.record_codec import Codec
 from nearpeak.errors import SpecError
 
 _KIND = "train-bench"
 _KEYS = {
-    "models": "models", "batches": "batches", "workers": "worker_counts", "caches": "caches", "modes": "modes",
+    "models": "models", "batches": "batch", "workers": "worker_count", "caches": "caches", "modes": "modes",
     "repeats": "repeat_count", "epochs": "epoch_count", "items": "item_count", "seed": "seed", "device": "device",
     "threads": "thread_count", "prefetch": "prefetch_count", "norm": "norm", "pair": "pair",
     "telemetry_hz": "telemetry_hz",

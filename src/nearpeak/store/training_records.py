@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from nearpeak.base.canonical_json import digest
-from nearpeak.core.edge.training_bench import PHASES, CellLog, EpochLog, TrainingCell
+from nearpeak.core.edge.training_matrix import PHASES, CellLog, EpochLog, TrainingCell
 from nearpeak.core.history.stored_run import Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.core.records.record_codec import Codec
 from nearpeak.core.runs.energy import Energy
@@ -33,8 +33,9 @@ def training_record(log: CellLog, revision: Revision | None = None, branch: str 
     facts, environment = log.facts, log.environment
     policy = {name: facts[name] for name in ("mode", "storage", "l4t", "data") if facts.get(name)}
     bed = Testbed(name=f"{TESTBED} {log.cell.device}", policy={**policy, "timer": "monotonic"})
+    device = Device(name=environment.device, uuid=environment.device_uuid, settings=environment.settings)
     return RunRecord(
-        device=_device(log), samples=tuple(_samples(log, bed)),
+        device=device, samples=tuple(_samples(log, bed)),
         source=Source(digest=log.key, importer=TESTBED, name=log.cell.label), revision=revision, branch=branch,
         stack=(*environment.packages, *((("driver", environment.driver),) if environment.driver else ())),
         started_ns=log.begun_wall_ns,
@@ -54,11 +55,6 @@ def failed_record(cell: TrainingCell, key: str, reason: str, device: Device, rev
     return RunRecord(device=device, samples=(sample,), source=source, revision=revision)
 
 
-def _device(log: CellLog) -> Device:
-    environment = log.environment
-    return Device(name=environment.device, uuid=environment.device_uuid, settings=environment.settings)
-
-
 def _samples(log: CellLog, bed: Testbed) -> Iterator[SampleSet]:
     """Yield the series of a run."""
     cell, later = log.cell, log.later
@@ -70,7 +66,9 @@ def _samples(log: CellLog, bed: Testbed) -> Iterator[SampleSet]:
     yield SampleSet(metric=EPOCH, values=tuple(epoch.epoch_s for epoch in later), records=record, **common)
     yield SampleSet(metric=FIRST, values=(log.epochs[0].epoch_s,), **common)
     yield SampleSet(metric=STALL, values=tuple(max(_LEAST_S, epoch.stall_s) for epoch in later), **common)
-    columns = {f"{name}_s": tuple(_column_s(later, f"{name}_ns")) for name in (*PHASES, "read", "prep")}
+    columns = {
+        f"{name}_s": tuple(value / 1e9 for value in _column(later, f"{name}_ns")) for name in (*PHASES, "read", "prep")
+    }
     batches = tuple(sum(parts) for parts in zip(*(columns[f"{name}_s"] for name in PHASES), strict=True))
     counts = {f"{name}_count": _column(later, name) for name in ("worker", "item_bytes")}
     yield SampleSet(metric=BATCH, values=batches, channels={**columns, **counts}, **common)
@@ -81,11 +79,6 @@ def _samples(log: CellLog, bed: Testbed) -> Iterator[SampleSet]:
 
 def _column(epochs: Sequence[EpochLog], name: str) -> tuple[int, ...]:
     return tuple(value for epoch in epochs for value in epoch.channels[name])
-
-
-def _column_s(epochs: Sequence[EpochLog], name: str) -> Iterator[float]:
-    for value in _column(epochs, name):
-        yield value / 1e9
 
 
 def _energies(epochs: Sequence[EpochLog]) -> Iterator[tuple[str, tuple[float, ...]]]:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearpeak.cli import application
-from nearpeak.core.edge.training_bench import TrainingMatrix
+from nearpeak.core.edge.training_matrix import TrainingMatrix
 from nearpeak.errors import NearpeakError
 from nearpeak.exchange.training_plan_file import plan_of, plan_text, read_plan
 
@@ -67,7 +67,7 @@ def test_a_plan_is_written_and_read(tmp_path):
 
 
 def test_pairs_run_a_b_b_a_and_modes_one_after_the_other():
-    plan = TrainingMatrix(worker_counts=(0, 2), pair="worker_count", repeat_count=2, modes=("15W", "25W"))
+    plan = TrainingMatrix(worker_count=(0, 2), pair="worker_count", repeat_count=2, modes=("15W", "25W"))
     cells = list(plan.cells())
     for place in range(0, len(cells), 4):
         four = cells[place : place + 4]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.measurement.training.matrix_of_sleeps import PLAN, log_of
 
-from nearpeak.api.edge.bench_store import stored_bench
-from nearpeak.core.edge.training_bench import TrainingCell
+from nearpeak.api.edge.training_bench import stored_bench
+from nearpeak.core.edge.training_matrix import TrainingCell
 from nearpeak.core.history.stored_run import Device
 from nearpeak.core.runs.energy import Energy
 from nearpeak.errors import NotFoundError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nearpeak.core.edge.loader_answer import LoaderAnswer, LoaderCase
-from nearpeak.core.edge.training_bench import ITEMS, TrainingCell
+from nearpeak.core.edge.training_matrix import ITEMS, TrainingCell
 from nearpeak.units import show
 
 

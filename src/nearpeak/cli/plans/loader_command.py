@@ -1,7 +1,6 @@
 """Command `nearpeak plan loader`: a data loader with worker processes and a page cache."""
 
 import re
-import sys
 from pathlib import Path
 
 import typer
@@ -53,13 +52,12 @@ def loader(
 
     shared.check_writable(html)
     as_json, counts = shared.as_json(json=json, text=text), counts_of(workers, "--workers")
-    needed = {"--files": files, "--bytes": size, "--compute": compute, "--prep": prep, "--read": read, "--ram": ram}
     if measure:
-        given = [name for name, value in needed.items() if value and name not in ("--files", "--ram")]
-        if given or copy or cores or times:
-            raise SpecError(f"--measure: finds {given[0] if given else 'all times'} itself; drop one of the two")
+        if any((size, compute, prep, read, copy, cores, times)):
+            raise SpecError("--measure: finds sizes, times, rates and cores itself; give --files and --ram at most")
         answer = _measured(measure, counts, batch=batch, files=files, prefetch=prefetch, ram=ram)
     else:
+        needed = {"--files": files, "--bytes": size, "--compute": compute, "--prep": prep, "--read": read, "--ram": ram}
         if missing := [name for name, value in needed.items() if not value]:
             raise SpecError(f"{missing[0]}: is missing; state all of {', '.join(needed)}, or --measure MODEL")
         core_count, is_shared = _cores_of(cores)
@@ -76,10 +74,7 @@ def loader(
         from nearpeak.reports.document.html import to_html
 
         shared.write_whole(html, to_html(report.document_of(answer)))
-    if as_json:
-        sys.stdout.write(report.to_json(answer) + "\n")
-    else:
-        shared.print_document(report.document_of(answer), why=why)
+    shared.tell(lambda: report.document_of(answer), lambda: report.to_json(answer), json=as_json, why=why)
 
 
 def _measured(model: str, workers: tuple[int, ...], *, batch: int, files: int, prefetch: int, ram: str) -> LoaderAnswer:

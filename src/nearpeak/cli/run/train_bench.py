@@ -1,7 +1,9 @@
 """Command `nearpeak train-bench`: a matrix of training runs, planned, run to the end once, and reported."""
 
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -9,6 +11,9 @@ from nearpeak.cli.plans.loader_command import counts_of
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.team.store import STORE, revision_of
 from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.edge.training_matrix import TrainingCell
 
 _HTML = typer.Option(None, "--html", help="Write a page.")
 
@@ -35,12 +40,12 @@ def plan(
 
     Models are built in, data sets are made on this machine from the seed. The file may be edited.
     """
-    from nearpeak.core.edge.training_bench import TrainingMatrix
+    from nearpeak.core.edge.training_matrix import TrainingMatrix
     from nearpeak.exchange.training_plan_file import plan_text
 
     shared.check_writable(out)
     matrix = TrainingMatrix(
-        models=_words_of(models), batches=counts_of(batch, "--batch", 1), worker_counts=counts_of(workers, "--workers"),
+        models=_words_of(models), batch=counts_of(batch, "--batch", 1), worker_count=counts_of(workers, "--workers"),
         caches=_words_of(cache), modes=_words_of(modes), repeat_count=repeats, epoch_count=epochs,
         item_count=_items_of(items), seed=seed, device=device, thread_count=threads, prefetch_count=prefetch, norm=norm,
         pair=pair, telemetry_hz=telemetry,
@@ -73,14 +78,15 @@ def run(
     """
     from dataclasses import replace
 
-    from nearpeak.api.edge.bench_store import run_bench
+    from nearpeak.api.edge.training_bench import run_bench
     from nearpeak.base.folders import cache_folder
     from nearpeak.exchange.training_plan_file import read_plan
     from nearpeak.reports.systems import training_bench_report as report
+    from nearpeak.store.store_check import ENVIRONMENT, place_of
 
     matrix = read_plan(file)
     matrix = replace(matrix, device=device) if device else matrix
-    place = _place_of(store)
+    place = place_of(store) if store or os.environ.get(ENVIRONMENT) else None
     answer = run_bench(
         matrix, folder or file.with_suffix(".runs"), data or cache_folder() / "train-bench", store=place,
         campaign=campaign, revision=revision_of(repository, commit), branch=branch, changes_modes=modes,
@@ -100,7 +106,7 @@ def report(
     json: bool = shared.JSON,
 ) -> None:  # fmt: skip
     """Show the training runs of a store: epochs, stalls by phase, energy with its bound, page cache, what failed."""
-    from nearpeak.api.edge.bench_store import stored_bench
+    from nearpeak.api.edge.training_bench import stored_bench
     from nearpeak.reports.systems import training_bench_report as words
     from nearpeak.store.store_check import place_of
 
@@ -121,17 +127,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="train-bench")
 
 
-def _tell(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
-
-
-def _place_of(store: str | None) -> str | None:
-    """Return the store of the option or of the environment; none where neither names one."""
-    import os
-
-    from nearpeak.store.store_check import place_of
-
-    return place_of(store) if store or os.environ.get("NEARPEAK_STORE") else None
+def _tell(cell: "TrainingCell") -> None:
+    words = f"{cell.label}, repetition {cell.round + 1}, {cell.epoch_count} epochs of {cell.item_count} items\n"
+    sys.stderr.write(words)
 
 
 def _words_of(text: str) -> tuple[str, ...]:

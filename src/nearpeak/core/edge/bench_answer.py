@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from nearpeak.core.edge.training_bench import CellLog, EpochLog
+from nearpeak.core.edge.training_matrix import CellLog, EpochLog
 from nearpeak.core.runs.energy import Energy
 
 

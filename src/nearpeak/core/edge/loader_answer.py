@@ -170,7 +170,7 @@ class LoaderAnswer:
     """Share of reads in later epochs that the page cache serves."""
     rows: tuple[LoaderRow, ...]
     """By number of workers, as asked."""
-    enough_workers: int | None
+    enough_worker_count: int | None
     """First number of workers with which compute limits a later epoch; none where no number does."""
     why_not: str
     """Limiter that no number of workers removes; empty where there is none."""

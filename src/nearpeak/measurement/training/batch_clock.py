@@ -4,7 +4,7 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from nearpeak.core.edge.training_bench import PHASES
+from nearpeak.core.edge.training_matrix import PHASES
 
 _MARKS = len(PHASES)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.base.isolation.process_limits import limit
-from nearpeak.core.edge.training_bench import CellLog, TrainingCell
+from nearpeak.core.edge.training_matrix import CellLog, TrainingCell
 from nearpeak.core.records.record_codec import Codec
 from nearpeak.errors import MeasureError, NearpeakError, error_type
 from nearpeak.measurement.isolated_measurement import thread_variables

@@ -1,13 +1,14 @@
 """Short runs that tell compute, preparation, storage and worker processes of a training loader apart."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nearpeak.base.host_system import usable_core_count
 from nearpeak.core.edge.loader_answer import LoaderCase
-from nearpeak.core.edge.training_bench import TrainingCell
+from nearpeak.core.edge.training_matrix import TrainingCell
 from nearpeak.measurement.training import page_residency
 from nearpeak.measurement.training.training_data import KINDS, TrainingItems, make_data
 from nearpeak.measurement.training.training_run import Trainer, end_with_trainer
@@ -34,10 +35,18 @@ def probe_loader(cell: TrainingCell, data: Path, repeats: int = REPEATS) -> Load
     trainer = Trainer(cell, items, kind.class_count, is_logged=False)
     images, labels, _ = next(iter(trainer.loader(0, workers=0)))
     compute_s = _least(repeats, lambda: _timed(lambda: trainer.train_on(images, labels, _STEPS))) / _STEPS
-    load = lambda: _timed(lambda: _drain(trainer.loader(0, workers=0)))  # noqa: E731
+
+    def load() -> float:
+        return _timed(lambda: deque(trainer.loader(0, workers=0), maxlen=0))
+
+    def load_dropped() -> float:
+        items.close()
+        page_residency.drop_pages(items.files)
+        return load()
+
     page_residency.read_pages(items.files)
     cached_s = _least(repeats, load)
-    cold_s = _least(repeats, lambda: _cold(items, load))
+    cold_s = _least(repeats, load_dropped)
     items.close()
     data_bytes = sum(path.stat().st_size for path in items.files)
     starts_s, send_s = [], 0.0
@@ -65,17 +74,6 @@ def _timed(run: Callable[[], object]) -> float:
     begun_ns = time.monotonic_ns()
     run()
     return (time.monotonic_ns() - begun_ns) / 1e9
-
-
-def _drain(batches: Any) -> None:
-    for _ in batches:
-        pass
-
-
-def _cold(items: TrainingItems, load: Callable[[], float]) -> float:
-    items.close()
-    page_residency.drop_pages(items.files)
-    return load()
 
 
 class _Held:

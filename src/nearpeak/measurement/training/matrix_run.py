@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nearpeak.base.canonical_json import digest
 from nearpeak.base.host_system import versions
-from nearpeak.core.edge.training_bench import HERE, CellLog, TrainingCell
+from nearpeak.core.edge.training_matrix import HERE, CellLog, TrainingCell
 from nearpeak.errors import NearpeakError
 from nearpeak.measurement.training.board_state import change_mode, present_mode
 from nearpeak.measurement.training.cell_process import CODEC, Execute
@@ -49,12 +49,7 @@ def run_matrix(
                 journal.fail(key, str(error))
             else:
                 journal.finish(key, json.dumps(CODEC.plain(log), allow_nan=False).encode())
-        yield _step(cell, key, journal)
-
-
-def _step(cell: TrainingCell, key: str, journal: RunJournal) -> Step:
-    state = journal.state(key)
-    if state == "done":
-        log: CellLog = CODEC.value(json.loads(journal.result(key)), CellLog, cell.label)
-        return cell, state, "", log
-    return cell, state if state == "quarantined" else "planned", journal.reason(key), None
+        state, kept = journal.state(key), None
+        if state == "done":
+            kept = CODEC.value(json.loads(journal.result(key)), CellLog, cell.label)
+        yield cell, state if state in ("done", "quarantined") else "planned", journal.reason(key), kept

@@ -107,7 +107,8 @@ def _sum(nn: Any, body: Any, shortcut: Any) -> Any:
 
 def _squeeze(nn: Any, channels: int) -> Any:
     """Return squeeze-and-excite: channels scaled by a gate of their means."""
-    narrow = _divisible(channels / 4)
+    narrow = max(8, (channels // 4 + 4) // 8 * 8)  # the multiple of 8 next to a quarter,
+    narrow += 8 if narrow < 0.9 * channels / 4 else 0  # not more than a tenth below it
     gate = nn.Sequential(
         nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, narrow, 1), nn.ReLU(), nn.Conv2d(narrow, channels, 1),
         nn.Hardsigmoid(),
@@ -122,13 +123,3 @@ def _squeeze(nn: Any, channels: int) -> Any:
             return x * self.gate(x)
 
     return SqueezeExcite()
-
-
-def _divisible(width: float, step: int = 8) -> int:
-    """Return the multiple of `step` next to a width, not more than a tenth below it.
-
-    >>> _divisible(18), _divisible(30)
-    (24, 32)
-    """
-    rounded = max(step, int(width + step / 2) // step * step)
-    return rounded + step if rounded < 0.9 * width else rounded

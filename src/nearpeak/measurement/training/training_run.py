@@ -2,13 +2,13 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from nearpeak.base.isolation.process_limits import limit
-from nearpeak.core.edge.training_bench import HERE, CellLog, EpochLog, TrainingCell
+from nearpeak.core.edge.training_matrix import HERE, CellLog, EpochLog, TrainingCell
 from nearpeak.core.runs.energy import energies_of, preferred
 from nearpeak.core.runs.measurement import Environment
 from nearpeak.core.runs.telemetry import Telemetry
@@ -100,7 +100,8 @@ class Trainer:
         clock = (BatchClock if self._is_logged else NoClock)(cuda)
         batches = iter(self.loader(number, self._cell.worker_count))
         clock.start()
-        for images, labels, read in _marked(batches, clock.mark):
+        for images, labels, read in batches:
+            clock.mark()
             loaded.append(read)
             self._step(images, labels, clock.mark, results)
         clock.finish()
@@ -157,13 +158,6 @@ def end_with_trainer(number: int) -> None:
     """Have a worker end when the trainer is killed."""
     del number
     limit(None)
-
-
-def _marked(batches: Iterator[Any], mark: Callable[[], None]) -> Iterator[Any]:
-    """Yield batches, each marked as soon as it is here."""
-    for batch in batches:
-        mark()
-        yield batch
 
 
 def _with_sensors(log: EpochLog, telemetry: Telemetry) -> EpochLog:

@@ -34,8 +34,8 @@ def _verdict(answer: LoaderAnswer) -> str:
     best = answer.best.later
     stall = f"{whole_percent(best.stall_ratio)} of it stalled"
     head = f"{brief(best.epoch_s, 's')} an epoch with {counted(best.worker_count, 'worker')}, {stall}"
-    if answer.enough_workers is not None:
-        tail = f"compute limits from {counted(answer.enough_workers, 'worker')}"
+    if answer.enough_worker_count is not None:
+        tail = f"compute limits from {counted(answer.enough_worker_count, 'worker')}"
     else:
         tail = f"{answer.why_not} limits with any number of workers"
     gain = ""

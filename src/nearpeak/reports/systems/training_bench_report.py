@@ -26,7 +26,11 @@ def document_of(answer: BenchAnswer) -> Document:
     blocks.append(Details("Phases, page cache, energy, machine (--why)", tuple(_why(answer))))
     return Document(
         title=f"Training runs: {counted(len(answer.rows), 'cell')}, {counted(runs, 'run')}", subject=answer.source,
-        lead=_verdict(answer), blocks=blocks, kicker="Training benchmark", figures=_figures(answer),
+        lead=_verdict(answer), blocks=blocks, kicker="Training benchmark",
+        figures=[
+            (row.logs[0].cell.model, f"{row.samples_per_s:,.4g} /s", f"{row.label}, {brief(row.epoch_s, 's')} an epoch")
+            for row in sorted(_done(answer), key=lambda row: -row.samples_per_s)[:4]
+        ],
     )  # fmt: skip
 
 
@@ -52,13 +56,6 @@ def _verdict(answer: BenchAnswer) -> str:
     stall = whole_percent(worst.share_ratio("start", "wait", "stop"))
     left = f" {counted(answer.planned_count, 'run')} left to do." if answer.planned_count else ""
     return f"{'; '.join(words)}. Longest stall: {stall} of {worst.label}.{left}"
-
-
-def _figures(answer: BenchAnswer) -> list[tuple[str, str, str]]:
-    return [
-        (row.logs[0].cell.model, f"{row.samples_per_s:,.4g} /s", f"{row.label}, {brief(row.epoch_s, 's')} an epoch")
-        for row in sorted(_done(answer), key=lambda row: -row.samples_per_s)[:4]
-    ]
 
 
 def _epochs(answer: BenchAnswer) -> Table:

@@ -29,26 +29,31 @@ def plan_loader(
     >>> case = LoaderCase(file_count=1600, file_bytes=1e3, batch=16, compute_s=0.01, prep_s=0.03 / 16,
     ...                   read_bytes_per_s=1e12, ram_bytes=1e9)
     >>> answer = plan_loader(case, (0, 1, 2, 4))
-    >>> [round(row.later.epoch_s, 3) for row in answer.rows], answer.enough_workers
+    >>> [round(row.later.epoch_s, 3) for row in answer.rows], answer.enough_worker_count
     ([4.0, 3.01, 1.52, 1.03], 3)
     """
     hits = hit_ratio(case.cache_ratio, case.order, case.replacement)
-    rows = tuple(_row(case, count, 1 - hits) for count in workers)
+    rows = tuple(
+        LoaderRow(
+            first=loaded_epoch(case, count, 1.0), later=loaded_epoch(case, count, 1 - hits),
+            enough_ram_bytes=_enough_ram_bytes(case, count),
+        )
+        for count in workers
+    )  # fmt: skip
     enough, why_not = _enough_workers(case, 1 - hits)
     answer = LoaderAnswer(
-        case=case, hit_ratio=hits, rows=rows, enough_workers=enough, why_not=why_not, remedies=(), notes=tuple(notes)
+        case=case,
+        hit_ratio=hits,
+        rows=rows,
+        enough_worker_count=enough,
+        why_not=why_not,
+        remedies=(),
+        notes=tuple(notes),
     )
     later = answer.best.later
     ordered = sorted(_remedies(case, later, 1 - hits, enough), key=lambda remedy: -remedy.gain_s)
     replays = tuple(_replay(case, count, 1 - hits, item_times_s, seed) for count in workers if len(item_times_s))
     return replace(answer, remedies=tuple(ordered), replays=replays)
-
-
-def _row(case: LoaderCase, workers: int, miss_ratio: float) -> LoaderRow:
-    return LoaderRow(
-        first=loaded_epoch(case, workers, 1.0), later=loaded_epoch(case, workers, miss_ratio),
-        enough_ram_bytes=_enough_ram_bytes(case, workers),
-    )  # fmt: skip
 
 
 def _enough_workers(case: LoaderCase, miss_ratio: float) -> tuple[int | None, str]:

@@ -5,12 +5,12 @@ import os
 import signal
 import time
 
-from nearpeak.api.edge.bench_store import run_bench
-from nearpeak.core.edge.training_bench import PHASES, CellLog, EpochLog, TrainingMatrix
+from nearpeak.api.edge.training_bench import run_bench
+from nearpeak.core.edge.training_matrix import PHASES, CellLog, EpochLog, TrainingMatrix
 from nearpeak.core.runs.measurement import Environment
 from nearpeak.store import open_store
 
-PLAN = TrainingMatrix(models=("lenet5",), worker_counts=(0, 1, 2), repeat_count=2)
+PLAN = TrainingMatrix(models=("lenet5",), worker_count=(0, 1, 2), repeat_count=2)
 NAMES = (*(f"{name}_ns" for name in PHASES), "read_ns", "prep_ns", "worker", "item_bytes")
 
 

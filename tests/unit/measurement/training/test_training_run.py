@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearpeak.core.edge.training_bench import PHASES, TrainingCell
+from nearpeak.core.edge.training_matrix import PHASES, TrainingCell
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.measurement.training import page_residency
 from nearpeak.measurement.training.batch_clock import BatchClock
@@ -35,7 +35,7 @@ def logs(data):
     ("model", "classes", "count"),  # 61,706: LeCun et al. with dense maps; the others as torchvision states them
     [("lenet5", 10, 61_706), ("resnet18", 10, 11_173_962), ("mobilenetv3", 1000, 5_483_032)],
 )
-def test_parameters(model, classes, count):
+def test_models_have_published_parameters(model, classes, count):
     built = build_model(model, classes)
     assert sum(parameter.numel() for parameter in built.parameters()) == count
     kind = KINDS[model]

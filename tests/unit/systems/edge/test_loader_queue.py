@@ -24,7 +24,7 @@ def case(**changes):
 
 
 @pytest.mark.parametrize(("n", "fetch_s", "compute_s", "workers", "prefetch", "epoch_s", "stall_s"), GOLDEN)
-def test_golden_epochs(n, fetch_s, compute_s, workers, prefetch, epoch_s, stall_s):
+def test_epochs_are_the_golden_ones(n, fetch_s, compute_s, workers, prefetch, epoch_s, stall_s):
     assert constant_epoch_s(n, fetch_s, compute_s, workers) == pytest.approx(epoch_s, abs=1e-9)
     replayed = replayed_epoch([fetch_s] * n, [compute_s] * n, workers, prefetch)
     assert (replayed.epoch_s, replayed.stall_s) == pytest.approx((epoch_s, stall_s), abs=1e-9)
@@ -39,7 +39,7 @@ def test_closed_form_equals_replay():
         assert replayed.epoch_s == pytest.approx(constant_epoch_s(n, fetch_s, compute_s, workers), abs=1e-9)
 
 
-def test_replay_laws():
+def test_replays_keep_the_laws():
     draw = random.Random(2)
     for _ in range(100):
         n, workers = draw.randint(1, 60), draw.randint(1, 5)
@@ -76,11 +76,11 @@ def test_parts_of_a_batch_add_up():
 
 def test_first_number_of_workers_that_suffices():
     answer = plan_loader(case(), (0, 1, 2, 4))
-    enough = answer.enough_workers
+    enough = answer.enough_worker_count
     assert loaded_epoch(case(), enough, 1 - answer.hit_ratio).limiter == "compute"
     assert loaded_epoch(case(), enough - 1, 1 - answer.hit_ratio).limiter != "compute"
     slow = plan_loader(case(read_bytes_per_s=2e6), (1, 4))
-    assert (slow.enough_workers, slow.why_not) == (None, "storage")
+    assert (slow.enough_worker_count, slow.why_not) == (None, "storage")
 
 
 @pytest.mark.parametrize("replacement", ["lru", "minio"])
@@ -112,6 +112,6 @@ def test_replay_of_recorded_times_keeps_the_mean():
     [({"file_count": 0}, "file_count"), ({"compute_s": 0.0}, "compute_s"), ({"prep_s": -1.0}, "prep_s"),
      ({"order": "sorted"}, "order"), ({"read_bytes_per_s": float("nan")}, "read_bytes_per_s")],
 )  # fmt: skip
-def test_refusals(changes, words):
+def test_impossible_loaders_are_refused(changes, words):
     with pytest.raises(SpecError, match=words):
         case(**changes)

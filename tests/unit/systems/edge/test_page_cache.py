@@ -9,7 +9,7 @@ ITEMS = 4000
 
 
 @pytest.mark.parametrize(("share", "golden"), [(0.25, 0.0342), (0.5, 0.1534), (0.75, 0.4034), (0.9, 0.6697)])
-def test_random_order(share, golden):
+def test_random_order_hits_as_derived(share, golden):
     assert hit_ratio(share) == pytest.approx(golden, abs=5e-5)
     hits = simulated_hits(random_epochs(ITEMS, 6, seed=3), round(share * ITEMS), "lru")
     assert sum(hits[1:]) / 5 == pytest.approx(golden, abs=0.01)
@@ -27,7 +27,7 @@ def test_same_order_and_kept_pages(share):
 
 
 @pytest.mark.parametrize("replacement", ["lru", "minio", "two_list"])
-def test_limits(replacement):
+def test_limits_of_no_and_whole_cache(replacement):
     epochs = random_epochs(300, 4, seed=1)
     assert simulated_hits(epochs, 0, replacement) == [0, 0, 0, 0]
     assert simulated_hits(epochs, 300, replacement) == [0, 1, 1, 1]
@@ -39,7 +39,7 @@ def test_two_lists_lie_between():
 
 
 @pytest.mark.parametrize(("order", "replacement"), [("random", "lru"), ("random", "minio"), ("same", "minio")])
-def test_inverse(order, replacement):
+def test_inverse_finds_the_share(order, replacement):
     shares = [place / 20 for place in range(21)]
     hits = [hit_ratio(share, order, replacement) for share in shares]
     assert hits == sorted(hits)
@@ -47,7 +47,7 @@ def test_inverse(order, replacement):
         assert cache_ratio_of(hit, order, replacement) == pytest.approx(share, abs=1e-6)
 
 
-def test_refusals():
+def test_impossible_caches_are_refused():
     for share in (-0.1, float("nan")):
         with pytest.raises(SpecError, match="share"):
             hit_ratio(share)

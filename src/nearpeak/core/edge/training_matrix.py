@@ -103,9 +103,9 @@ class TrainingMatrix:
 
     models: tuple[str, ...] = MODELS
     """Models."""
-    batches: tuple[int, ...] = (16,)
+    batch: tuple[int, ...] = (16,)
     """Items of a batch."""
-    worker_counts: tuple[int, ...] = (0, 1, 2, 4)
+    worker_count: tuple[int, ...] = (0, 1, 2, 4)
     """Worker processes."""
     caches: tuple[str, ...] = CACHES
     """Page cache before each epoch."""
@@ -134,13 +134,13 @@ class TrainingMatrix:
 
     def __post_init__(self) -> None:
         """Refuse a plan without cells, or one that names a pair that it does not have."""
-        for name in ("models", "batches", "worker_counts", "caches", "modes"):
+        for name in ("models", "batch", "worker_count", "caches", "modes"):
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise SpecError(f"train-bench: {name} {list(values)}: give at least one, each once")
         if self.repeat_count < 1:
             raise SpecError(f"train-bench: repeats is {self.repeat_count}; it must be at least 1")
-        combinations = len(self.models) * len(self.batches) * len(self.worker_counts) * len(self.caches)
+        combinations = len(self.models) * len(self.batch) * len(self.worker_count) * len(self.caches)
         if combinations * len(self.modes) * self.repeat_count > MOST_RUNS:
             raise SpecError(f"train-bench: more than {MOST_RUNS:,} runs; name fewer repeats, workers, batches or modes")
         unknown = sorted(set(self.item_count) - set(MODELS))
@@ -150,12 +150,12 @@ class TrainingMatrix:
             raise SpecError(f"train-bench: pair {self.pair!r}: name one of {', '.join(PAIRED)} that has two values")
 
     def _axes(self) -> Mapping[str, tuple[str | int, ...]]:
-        return {"model": self.models, "batch": self.batches, "worker_count": self.worker_counts, "cache": self.caches}
+        return {"model": self.models, "batch": self.batch, "worker_count": self.worker_count, "cache": self.caches}
 
     def cells(self) -> Iterator[TrainingCell]:
         """Yield the runs in order: one mode after the other, as changing it may take a pause or a restart.
 
-        >>> [cell.worker_count for cell in TrainingMatrix(models=("lenet5",), worker_counts=(0, 1), caches=("warm",),
+        >>> [cell.worker_count for cell in TrainingMatrix(models=("lenet5",), worker_count=(0, 1), caches=("warm",),
         ...                                               repeat_count=1, pair="worker_count").cells()]
         [0, 1, 1, 0]
         """

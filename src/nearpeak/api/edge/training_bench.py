@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearpeak.base.host_system import cpu_name
 from nearpeak.core.edge.bench_answer import BenchAnswer, BenchRow, StepTarget
-from nearpeak.core.edge.training_bench import CellLog, TrainingCell, TrainingMatrix
+from nearpeak.core.edge.training_matrix import CellLog, TrainingCell, TrainingMatrix
 from nearpeak.core.history.stored_run import Device, Revision, Series
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.measurement.training.cell_process import Execute, executed_apart
@@ -24,7 +24,7 @@ _SHOWN_RUNS = 200
 def run_bench(
     plan: TrainingMatrix, folder: Path, data: Path, *, store: str | None = None, campaign: str = "",
     revision: Revision | None = None, branch: str = "main", budget_s: float = float("inf"),
-    changes_modes: bool = False, execute: Execute | None = None, told: Callable[[str], None] | None = None,
+    changes_modes: bool = False, execute: Execute | None = None, told: Callable[[TrainingCell], None] | None = None,
 ) -> BenchAnswer:  # fmt: skip
     """Run what a plan has left to run, put each result into the store once, and return all of it.
 
@@ -50,7 +50,7 @@ def run_bench(
         data.mkdir(parents=True, exist_ok=True)
         steps = run_matrix(
             plan.cells(), journal, execute or executed_apart(data), version=version, until_s=until_s,
-            changes_modes=changes_modes, told=lambda cell: told(_words(cell)) if told is not None else None,
+            changes_modes=changes_modes, told=told,
         )  # fmt: skip
         for cell, state, reason, log in steps:
             if log is not None:
@@ -65,10 +65,6 @@ def run_bench(
             else:
                 left += 1
     return BenchAnswer(rows=bench_rows(done, failures), source=str(folder), planned_count=left)
-
-
-def _words(cell: TrainingCell) -> str:
-    return f"{cell.label}, repetition {cell.round + 1}, {cell.epoch_count} epochs of {cell.item_count} items"
 
 
 def bench_rows(logs: Iterable[CellLog], failures: Iterable[tuple[TrainingCell, str]] = ()) -> tuple[BenchRow, ...]:
