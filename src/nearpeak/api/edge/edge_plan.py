@@ -13,6 +13,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.edge import mode_choice as choice
 from nearpeak.systems.edge.mode_features import inverse_rates
 from nearpeak.systems.edge.mode_selection import informative_modes
+from nearpeak.systems.edge.mode_times import shrunk_times
 from nearpeak.systems.edge.mode_transfer import Transferred, reference_prior, transferred
 
 OBJECTIVES = ("energy", "time", "power")
@@ -47,8 +48,8 @@ class EdgeJob:
     """Items of one run."""
     item: str = "inference"
     """Word for an item."""
-    is_graph: bool = True
-    """Whether an engine's kernels are submitted as one graph."""
+    execution: str = ""
+    """`graph` where kernels are submitted as one, `eager` one by one; empty for the usual way of the step's source."""
     measure_count: int = 0
     """Modes to name for measurement."""
 
@@ -65,6 +66,8 @@ def plan_edge(
         SpecError: the board has no modes, the objective is unknown, or powers are of another scope.
         NotModelledError: nothing predicts the step on the board, and no measurement stands for it.
     """
+    from nearpeak.core.answers.execution_time import EAGER
+    from nearpeak.prediction.execution_modes import usual_mode
     from nearpeak.targets.power_modes import board_modes
 
     if job.minimise not in OBJECTIVES:
@@ -72,8 +75,9 @@ def plan_edge(
     sampled = {sample.mode for sample in samples}
     modes = [mode for mode in board_modes(board) if OTHER_JETPACK not in mode.name or mode.name in sampled]
     rates = inverse_rates(modes)
-    prior = _Prior.of(workload, modes, scope, is_graph=job.is_graph)
-    times = _transfer(modes, rates, prior.times_s, prior.time_ratio, samples, lambda sample: sample.time_s)
+    prior = _Prior.of(workload, modes, scope, is_graph=(job.execution or usual_mode(workload)) != EAGER)
+    predicted_s = _moved(modes, rates, prior.times_s, samples)
+    times = _transfer(modes, rates, predicted_s, prior.time_ratio, samples, lambda sample: sample.time_s)
     powers = _transfer(modes, rates, prior.powers_w, prior.power_ratio, samples, lambda sample: _power(sample, scope))
     if times is None:
         raise NotModelledError(f"{workload.name}: no prediction on {board}; {prior.cause}; measure modes (--profile)")
@@ -122,7 +126,7 @@ class _Prior:
                 raw = [engine_time_s(kernels, target, is_graph=is_graph) for target in targets]
                 ratio, words = calibration.ratio_of(targets[0]), calibration.source
             else:
-                raw = [_step_s(workload, target) for target in targets]
+                raw = [_step_s(workload, target, is_graph=is_graph) for target in targets]
                 ratio, words = STEP_RATIO, "kernel models of other devices, no figure of this board"
             times: tuple[float, ...] | None = tuple(
                 max(time_s, bound or 0.0) for time_s, bound in zip(raw, bounds, strict=True)
@@ -147,20 +151,26 @@ class _Prior:
         )  # fmt: skip
 
 
-def _step_s(workload: Workload, target: Any) -> float:
+def _step_s(workload: Workload, target: Any, *, is_graph: bool) -> float:
     """Return the expected time of a step without a model of its engine: kernels, or the host that submits them."""
-    from nearpeak.core.answers.execution_time import EAGER
-    from nearpeak.prediction.execution_modes import usual_mode
     from nearpeak.prediction.host_costs import eager_cost
     from nearpeak.prediction.step_time import step_of
 
     step = step_of(workload, target)
     if step is None:
         raise NotModelledError(f"{workload.name}: no kernel model answers for any of its calls on {target.name}")
-    if usual_mode(workload) != EAGER:
+    if is_graph:
         return step.time_s
     host = eager_cost(step.call_count, step.call_count, sum(workload.skipped.values()), target)
     return max(step.time_s, host.usual_s)
+
+
+def _moved(modes: Sequence[BoardMode], rates: Any, prior: Sequence[float] | None, samples: Sequence[ModeSample]) -> Any:
+    """Return the predicted times with their terms moved towards measured modes; as they are with a reference model."""
+    places = {mode.name: place for place, mode in enumerate(modes)}
+    if prior is None or not samples or any(sample.model for sample in samples):
+        return prior
+    return shrunk_times(prior, rates, {places[sample.mode]: sample.time_s for sample in samples})
 
 
 def _power(sample: ModeSample, scope: PowerScope) -> float | None:

@@ -28,6 +28,9 @@ _PROFILE = typer.Option(
 _MINIMISE = typer.Option("energy", "--minimise", help="Figure to minimise: energy, time or power.")
 _WITHIN = typer.Option("", "--within", help="Items per second to keep up with, e.g. 30fps.")
 _EVERY = typer.Option("", "--every", help="Time from one run to the next, e.g. 100ms; the board rests between them.")
+_EXECUTION = typer.Option(
+    "", "--execution", help="How kernels are submitted: graph or eager; by default graph for engines and ONNX files."
+)
 _SCOPE = typer.Option("", "--scope", help="Where power is measured: wall, vdd_in or cpu_gpu_cv; that of the profile.")
 
 
@@ -44,9 +47,7 @@ def edge(
     idle: str = typer.Option("", "--idle", help="Power of the board at rest, e.g. '3.2 W'; with --every."),
     every: str = _EVERY,
     scope: str = _SCOPE,
-    execution: str = typer.Option(
-        "graph", "--execution", help="How an engine's kernels are submitted: graph or eager."
-    ),
+    execution: str = _EXECUTION,
     measure_next: int = typer.Option(
         0, "--measure-next", min=0, max=1000, help="Name modes whose measurement says most."
     ),
@@ -99,7 +100,7 @@ class _Limits:
         """Return the job before its step is known; what is wrong is said before a capture."""
         from nearpeak.api.edge.edge_plan import EdgeJob
 
-        if execution not in ("graph", "eager"):
+        if execution not in ("", "graph", "eager"):
             raise SpecError(f"--execution {execution!r}: is not graph or eager")
         if self.idle and not self.every:
             raise SpecError("--idle: the board rests between runs that come --every so often; give both, e.g. 100ms")
@@ -108,7 +109,7 @@ class _Limits:
         return EdgeJob(
             minimise=minimise, deadline_s=shared.seconds_of(self.deadline, "--deadline") if self.deadline else None,
             power_w=_watts(self.power, "--power"), idle_w=_watts(self.idle, "--idle") or 0.0,
-            period_s=shared.seconds_of(self.every, "--every") if self.every else 0.0, is_graph=execution == "graph",
+            period_s=shared.seconds_of(self.every, "--every") if self.every else 0.0, execution=execution,
             measure_count=measure_next,
         )  # fmt: skip
 
