@@ -1,0 +1,41 @@
+"""Cost of a device that is bought and powered: price, years of use, tariff and the site's overhead of power."""
+
+from dataclasses import dataclass
+
+from nearpeak.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """What owning a device costs.
+
+    >>> ownership_of("35040,4,0.1").life_years
+    4.0
+    """
+
+    usd_per_device: float
+    """Purchase of a device with its share of host and network."""
+    life_years: float
+    """Years of use."""
+    usd_per_kwh: float
+    """Tariff of electricity."""
+    site_ratio: float = 1.0
+    """Power of the site over that of its devices (PUE)."""
+
+
+def ownership_of(text: str) -> Ownership:
+    """Return what owning a device costs, as `USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE]` states it.
+
+    >>> ownership_of("30000,4")
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: --owned '30000,4': is not USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE], e.g. 30000,4,0.1,1.2
+    """
+    try:
+        price, years, tariff, *site = (float(part) for part in text.split(","))
+        is_right = 0 <= price < 1e9 and 0 < years <= 100 and 0 <= tariff < 1e3 and len(site) < 2
+        is_right = is_right and all(1 <= ratio < 100 for ratio in site)
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise SpecError(f"--owned {text!r}: is not USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE], e.g. 30000,4,0.1,1.2")
+    return Ownership(usd_per_device=price, life_years=years, usd_per_kwh=tariff, site_ratio=site[0] if site else 1.0)
