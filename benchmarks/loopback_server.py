@@ -1,7 +1,7 @@
 """A real server on loopback under 12 open loads: measured and simulated p50 and p99, and a stall in the tail.
 
-Batch times by size come from the server's own log of the same run; arrivals are those of the client. What is compared
-is the queue: who waits for whom, in which batch, for how long.
+Batch times by size, and how they vary from batch to batch, come from the server's own log of the same run, arrivals
+from the client. What is compared is the queue: who waits for whom, in which batch, for how long.
 """
 
 from collections.abc import Iterator
@@ -63,12 +63,13 @@ def simulate(measured: Measured, most: int, delay_s: float) -> np.ndarray:
 
     Transport is the least time beyond its batch's that any request took: socket, threads and the client.
     """
-    sizes = np.unique(measured.batch_count)
-    each = [measured.batch_s[measured.batch_count == size] for size in sizes]
-    seconds = np.maximum.accumulate([float(values.mean()) for values in each])
-    spread = np.concatenate([values / values.mean() for values in each])
+    firsts = np.flatnonzero(np.diff(measured.batch_s, prepend=-1.0))  # replies of one batch name one time
+    counts, spent = measured.batch_count[firsts], measured.batch_s[firsts]
+    sizes = np.unique(counts)
+    seconds = np.maximum.accumulate([float(np.median(spent[counts == size])) for size in sizes])
+    factors = spent / np.interp(counts, sizes, seconds)
     times = BatchTimes(batch_count=tuple(sizes.tolist()), seconds_s=tuple(seconds.tolist()),
-                       cv_ratio=float(spread.std()))  # fmt: skip
+                       factors=tuple(factors.tolist()))  # fmt: skip
     config = ModelConfig(name="net", most_batch_count=most, has_dynamic_batching=True, queue_delay_s=delay_s)
     served: ServedBatches = serve_batches(measured.arrival_s, config, times, seed=SEED)
     beyond = measured.latency_s - measured.batch_s

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import typer
 
-from nearpeak.cli.plans.serve_command import cache_of, replica_of
+from nearpeak.cli.plans.serve_command import cache_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import replica_of
 
 _RESULTS = typer.Argument(
     help="Results of vllm bench serve, SGLang's bench_serving or AIPerf, or tables (.csv, .parquet) with concurrency, "

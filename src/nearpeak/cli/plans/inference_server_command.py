@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nearpeak.cli.plans.serve_command import rate_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import rate_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import typer
 
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import price_of, rate_of, replica_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.api.service_plan import Fleet
     from nearpeak.core.systems.service import PlannedServing
-    from nearpeak.core.systems.serving_layout import ServingLayout
     from nearpeak.reports.document import Document
 
 _ON = typer.Option(
@@ -139,7 +139,7 @@ def _fleets_of(
             count, target = counted_devices(each)
             fleets.append(Fleet(
                 target=target_of(target), device_count=count or 1, layouts=(base,) if parallel else (), base=base,
-                pools=pools, fabric=fabric, usd_per_device_hour=options.price_of(price, target),
+                pools=pools, fabric=fabric, usd_per_device_hour=price_of(price, target),
                 ownership=ownership_of(owned) if owned else None,
             ))  # fmt: skip
     return fleets
@@ -155,40 +155,6 @@ def cache_of(name: str) -> str:
     if name not in formats:
         raise SpecError(f"--kv-cache {name!r}: is not one of {', '.join(formats)}")
     return formats[name]
-
-
-def replica_of(text: str) -> "ServingLayout":
-    """Return the layout of a replica with its degrees.
-
-    >>> replica_of("tp=8,ep=8").ep
-    8
-    """
-    from nearpeak.core.systems.serving_layout import ServingLayout
-
-    degrees, stated = dict.fromkeys(("tp", "pp", "ep", "attention_dp"), 1), set[str]()
-    for word in filter(None, text.split(",")):
-        name, _, value = word.strip().partition("=")
-        if name not in degrees or name in stated or not value.isdigit():
-            forms = ", ".join(f"{key}=NUMBER" for key in degrees)
-            raise SpecError(f"--parallel {word!r}: is not one of {forms}, each once")
-        stated.add(name)
-        degrees[name] = int(value)
-    return ServingLayout(**degrees)
-
-
-def rate_of(text: str) -> float:
-    """Return the requests per second of `--rate`; 0 where it is not given.
-
-    >>> rate_of("20/s"), rate_of("")
-    (20.0, 0.0)
-    """
-    try:
-        rate = float(text.removesuffix("/s")) if text else 0.0
-    except ValueError:
-        rate = -1.0
-    if text and not 0 < rate < 1e6:
-        raise SpecError(f"--rate {text!r}: is not a number of requests per second; e.g. 20/s")
-    return rate
 
 
 def _limits_of(text: str) -> dict[str, float]:

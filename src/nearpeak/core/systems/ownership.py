@@ -30,12 +30,12 @@ def ownership_of(text: str) -> Ownership:
     Traceback (most recent call last):
     nearpeak.errors.SpecError: --owned '30000,4': is not USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE], e.g. 30000,4,0.1,1.2
     """
+    wrong = SpecError(f"--owned {text!r}: is not USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE], e.g. 30000,4,0.1,1.2")
     try:
-        price, years, tariff, *site = (float(part) for part in text.split(","))
-        is_right = 0 <= price < 1e9 and 0 < years <= 100 and 0 <= tariff < 1e3 and len(site) < 2
-        is_right = is_right and all(1 <= ratio < 100 for ratio in site)
+        figures = [float(part) for part in text.split(",")]
     except ValueError:
-        is_right = False
-    if not is_right:
-        raise SpecError(f"--owned {text!r}: is not USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE], e.g. 30000,4,0.1,1.2")
-    return Ownership(usd_per_device=price, life_years=years, usd_per_kwh=tariff, site_ratio=site[0] if site else 1.0)
+        raise wrong from None
+    price, years, tariff, site = (*figures, 1.0)[:4] if len(figures) in (3, 4) else (-1.0, 0.0, 0.0, 0.0)
+    if not (0 <= price < 1e9 and 0 < years <= 100 and 0 <= tariff < 1e3 and 1 <= site < 100):
+        raise wrong
+    return Ownership(usd_per_device=price, life_years=years, usd_per_kwh=tariff, site_ratio=site)

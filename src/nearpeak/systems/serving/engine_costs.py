@@ -116,7 +116,7 @@ def engine_costs(name: str) -> EngineCosts:
         wanted = kinds.get(field.type, (object,))
         if not isinstance(value, wanted) or (isinstance(value, bool) and field.type is not bool):
             raise SpecError(f"{path.name}: {field.name} = {value!r} is no {getattr(field.type, '__name__', '')}")
-        if field.type in (float, int) and value < 0:
+        if isinstance(value, int | float) and value < 0:
             raise SpecError(f"{path.name}: {field.name} = {value!r} must be at least 0")
     return costs
 

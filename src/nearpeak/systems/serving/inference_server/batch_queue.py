@@ -30,6 +30,8 @@ class BatchTimes:
     """Time that each request of a batch adds: its tensors are gathered into the batch and scattered out of it."""
     cv_ratio: float = 0.0
     """Standard deviation of a batch's time over its mean (log-normal)."""
+    factors: tuple[float, ...] = ()
+    """Times of successive batches over those of their size, as a server's log has them; used in a circle."""
 
     def __post_init__(self) -> None:
         """Refuse times that no batch has."""
@@ -101,7 +103,9 @@ def serve_batches(
     devices = len(config.device_numbers) or device_count
     preferred = sorted(config.preferred_count) or [most]
     noise = np.ones(1)
-    if times.cv_ratio:
+    if times.factors:
+        noise = np.array(times.factors)
+    elif times.cv_ratio:
         sigma = np.log1p(times.cv_ratio**2) ** 0.5
         noise = np.random.default_rng(seed).lognormal(-(sigma**2) / 2, sigma, DRAWS)
     count, in_flight = len(arrivals_s), concurrency or len(arrivals_s)
