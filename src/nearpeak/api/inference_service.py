@@ -296,12 +296,12 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
     for devices in DEVICES:
         able = [one for one in grid if _can_carry(replace(question, device_count=devices), one)]
         looked += len(able)
+
+        def run(one: ModelConfig, devices: int = devices) -> ServedBatches:
+            return _runner(question, one, devices)(arrivals)
+
         try:
-            best, tail = cheapest(
-                able or grid[:1],
-                lambda one, devices=devices: _runner(question, one, devices)(arrivals),
-                limit_s=question.limit_s,
-            )
+            best, tail = cheapest(able or grid[:1], run, limit_s=question.limit_s)
         except SpecError as problem:
             error = problem
         else:

@@ -7,6 +7,7 @@ from itertools import product
 from nearpeak.api.service_plan import Fleet, plan_serving
 from nearpeak.api.service_question import ServiceQuestion
 from nearpeak.core.systems.service import PlannedServing, ServiceChoice
+from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import NotModelledError, SpecError
 
@@ -22,9 +23,11 @@ def choose_service(
     """
     plans, refused = [], {}
     for fleet, form, cache in product(fleets, weights, caches):
-        formats = {"weight_format": form, "kv_format": cache}
-        here = replace(fleet, base=replace(fleet.base, **formats),
-                       layouts=tuple(replace(layout, **formats) for layout in fleet.layouts))  # fmt: skip
+
+        def formed(layout: ServingLayout, form: str = form, cache: str = cache) -> ServingLayout:
+            return replace(layout, weight_format=form, kv_format=cache)
+
+        here = replace(fleet, base=formed(fleet.base), layouts=tuple(map(formed, fleet.layouts)))
         try:
             plans.append(plan_serving(model, here, question))
         except (SpecError, NotModelledError) as error:

@@ -45,7 +45,7 @@ def measured_points() -> tuple[Point, ...]:
     """Return all public measurements that are shipped."""
     table = toml_of_file(POINTS)
     return tuple(
-        Point(*row, source["mean"], source["spread"], source["title"])
+        Point._make([*row, source["mean"], source["spread"], source["title"]])
         for source in table["source"] for row in source["points"]
     )  # fmt: skip
 

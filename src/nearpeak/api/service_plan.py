@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from nearpeak.api.service_energy import run_power_w
 from nearpeak.api.service_neighbour import Asked, nearest_point
-from nearpeak.api.service_pools import PooledService, pooled_service
+from nearpeak.api.service_pools import PooledService, pooled_services
 from nearpeak.api.service_question import ServiceQuestion
 from nearpeak.api.service_runs import Service
 from nearpeak.api.serving_plan import step_table, trust_of
@@ -115,12 +115,9 @@ def _services(
 ) -> Mapping[str, Service | PooledService | SpecError]:
     """Return the services that are compared by their layout in words; an error for one that devices do not make up."""
     if fleet.pools:
-        pooled = pooled_service(fleet.pools, shape, fleet.target, fleet.base, question, fleet.fabric)
-        if pooled.device_count != fleet.device_count:
-            raise SpecError(
-                f"--disaggregate {fleet.pools}: takes {pooled.device_count} devices, --on names {fleet.device_count}"
-            )
-        return {fleet.pools: pooled}
+        return dict(
+            pooled_services(fleet.pools, shape, fleet.target, fleet.device_count, fleet.base, question, fleet.fabric)
+        )
     found: dict[str, Service | PooledService | SpecError] = {}
     for layout in fleet.layouts or _layouts(fleet.device_count, fleet.base):
         replicas, rest = divmod(fleet.device_count, layout.device_count)
@@ -222,7 +219,7 @@ def _planned(
         energy_j_per_token=power_w * best.mean_device_count / rate if power_w and rate else None, power_w=power_w,
         seeds=question.seeds, timeline=_timeline(outcome), spans=tuple(step_spans(outcome, MOST_SPANS)),
         neighbour=nearest_point(Asked(fleet.target, question.costs.name, one.shape, one.layout, inputs, count)),
-        notes=service.notes, is_searched=question.is_search,
+        notes=service.notes, is_searched=question.is_search, is_host_assumed=question.costs.is_assumed,
     )  # fmt: skip
 
 

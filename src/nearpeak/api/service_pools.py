@@ -1,7 +1,7 @@
 """Disaggregated services: a pool that computes prompts, one that decodes, and the links that carry caches between."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,12 @@ from nearpeak.systems.serving.serving_outcome import Outcome
 if TYPE_CHECKING:
     from nearpeak.systems.serving.disaggregation import CacheLink, DisaggregatedOutcome
 
-_POOL = re.compile(r"(\d+)x(tp|dep)(\d+)", re.IGNORECASE)
+_POOL = re.compile(r"(?:(\d+)x)?(tp|dep)(\d+)", re.IGNORECASE)
 NAMES = ("prefill", "decode")
 
 
 def pools_of(text: str, base: ServingLayout) -> tuple[tuple[ServingLayout, int], ...]:
-    """Return layout and replicas of both pools that words such as `prefill=2xTP2,decode=1xTP4` state.
+    """Return layout and replicas of both pools that words such as `prefill=2xTP2,decode=1xTP4` state; 0 for any number.
 
     `DEP8` is eight devices that attend to sequences of their own and share the experts.
 
@@ -30,20 +30,23 @@ def pools_of(text: str, base: ServingLayout) -> tuple[tuple[ServingLayout, int],
     [(2, 2), (4, 1)]
     >>> pools_of("prefill=2xTP2", ServingLayout())
     Traceback (most recent call last):
-    nearpeak.errors.SpecError: --disaggregate 'prefill=2xTP2': is not of the form prefill=2xTP2,decode=1xTP4
+    nearpeak.errors.SpecError: --disaggregate 'prefill=2xTP2': is not of the form prefill=2xTP2,decode=1xTP4 or \
+prefill=TP2,decode=TP4
     """
     stated: dict[str, tuple[ServingLayout, int]] = {}
     for word in text.split(","):
         name, _, value = word.strip().partition("=")
         match = _POOL.fullmatch(value)
-        if name not in NAMES or name in stated or match is None or not int(match[1]) or not int(match[3]):
+        if name not in NAMES or name in stated or match is None or match[1] == "0" or not int(match[3]):
             stated.clear()
             break
         degree = int(match[3])
         shared = degree if match[2].lower() == "dep" else 1
-        stated[name] = (replace(base, tp=degree, pp=1, ep=shared, attention_dp=shared), int(match[1]))
+        stated[name] = (replace(base, tp=degree, pp=1, ep=shared, attention_dp=shared), int(match[1] or 0))
     if len(stated) != len(NAMES):
-        raise SpecError(f"--disaggregate {text!r}: is not of the form prefill=2xTP2,decode=1xTP4")
+        raise SpecError(
+            f"--disaggregate {text!r}: is not of the form prefill=2xTP2,decode=1xTP4 or prefill=TP2,decode=TP4"
+        )
     return tuple(stated[name] for name in NAMES)
 
 
@@ -139,13 +142,14 @@ def _busy(outcome: Outcome) -> float:
     return float(outcome.busy_s.sum() / outcome.rented_s.sum())
 
 
-def pooled_service(
-    text: str, shape: TransformerShape, target: Target, base: ServingLayout, question: ServiceQuestion, fabric: str
-) -> PooledService:
-    """Return the service that words state.
+def pooled_services(
+    text: str, shape: TransformerShape, target: Target, device_count: int, base: ServingLayout,
+    question: ServiceQuestion, fabric: str,
+) -> Iterator[tuple[str, PooledService]]:  # fmt: skip
+    """Yield the service that words state, or where they leave replicas open, those that take all devices.
 
     Raises:
-        SpecError: the words state no pools, or the settings ask for what is not modelled beside them.
+        SpecError: the words state no pools, other devices, or settings that are not modelled beside them.
     """
     settings = question.settings
     absent = [name for name, is_set in (("lora", settings.adapter_slot_count), ("priority", settings.urgent_ratio),
@@ -153,8 +157,18 @@ def pooled_service(
                                         ("speculation", settings.draft)) if is_set]  # fmt: skip
     if absent:
         raise SpecError(f"--disaggregate: --settings {absent[0]} is not modelled beside it; give one of the two")
-    first, second = (
-        Service(shape=shape, target=target, layout=layout, replica_count=count, question=question)
-        for layout, count in pools_of(text, base)
-    )
-    return PooledService(prompts=first, decodes=second, fabric=fabric)
+    (first, prompts), (second, decodes) = pools_of(text, base)
+    splits = [
+        (count, rest // second.device_count) for count in range(1, device_count // first.device_count + 1)
+        if (rest := device_count - count * first.device_count) > 0 and rest % second.device_count == 0
+        and prompts in (0, count) and decodes in (0, rest // second.device_count)
+    ]  # fmt: skip
+    if not splits:
+        stated = prompts * first.device_count + decodes * second.device_count
+        words = f"takes {stated} devices" if prompts and decodes else "does not make up the devices"
+        raise SpecError(f"--disaggregate {text}: {words}, --on names {device_count}")
+    for pair in splits:
+        pools = [Service(shape=shape, target=target, layout=layout, replica_count=count, question=question)
+                 for layout, count in zip((first, second), pair, strict=True)]  # fmt: skip
+        words = f"prefill {pair[0]} × ({first.words}), decode {pair[1]} × ({second.words})"
+        yield words, PooledService(prompts=pools[0], decodes=pools[1], fabric=fabric)

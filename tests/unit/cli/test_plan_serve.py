@@ -176,6 +176,14 @@ def test_pools_of_prompts_and_decoding():
     assert "pool" in best["limiter"]
 
 
+def test_splits_of_pools_are_compared():
+    words = ("plan", "serve", "llama-3.2-1b", "--on", "3xh100_sxm", "--rate", "9/s", "--input", "256", "--output", "32",
+             "--disaggregate", "prefill=TP1,decode=TP1", "--settings", SMALL, "--json")  # fmt: skip
+    found = json.loads(CliRunner().invoke(application(), words).stdout)
+    splits = {(option["replica_count"], option["decode_replica_count"]) for option in found["options"]}
+    assert splits == {(1, 2), (2, 1)}
+
+
 def test_replicas_follow_the_load_and_idle_ones_cost_nothing():
     words = ("--rate", "4/s", "--parallel", "tp=1", "--price", "2", "--settings", f"{SMALL},scale=1:64:1s")
     few = answer_of(*words)["best"]

@@ -30,7 +30,9 @@ _SETTINGS = typer.Option(
     "", "--settings", help="Engine: chunk=2048,max_batch=256,prefix_cache=512,speculation=eagle:0.7:4,router=prefix,"
     "lora=4:64:20ms,priority=0.2,scale=1:32:60s,context=8192,kv_blocks=2588."
 )  # fmt: skip
-_POOLS = typer.Option("", "--disaggregate", help="Pools, e.g. prefill=2xTP2,decode=1xTP4; caches move between them.")
+_POOLS = typer.Option(
+    "", "--disaggregate", help="Pools, e.g. prefill=2xTP2,decode=1xTP4; without counts splits are compared."
+)
 _PRICE = typer.Option("", "--price", help="Price of a device and hour in US dollars: 2.5, or h100_sxm=2.5,l4=0.7.")
 _OWNED = typer.Option("", "--owned", help="Instead of --price: USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE].")
 

@@ -109,6 +109,8 @@ class PlannedServing:
     """High end."""
     trust: Mapping[int, float]
     """Share of the kernels' time by steps from the data: 0 this device … 3 another maker's."""
+    is_host_assumed: bool = False
+    """Whether the host times of the engine are assumed, not fitted to measurements."""
     is_searched: bool = False
     """Whether the rate is the highest within the limits, which were searched for."""
     usd_per_device_hour: float | None = None

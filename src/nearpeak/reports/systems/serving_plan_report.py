@@ -172,6 +172,10 @@ def _trust(planned: PlannedServing) -> Iterator[Block]:
     if planned.trust:
         shares = ", ".join(f"{_DISTANCES[steps]} {whole_percent(share)}" for steps, share in planned.trust.items())
         yield Text(f"Trust: kernels of a step by whose measurements they rest on: {shares}.")
+    if planned.is_host_assumed:
+        yield Text(
+            "Host times of this engine are assumed, no measurements are at hand: 'plan calibrate-serving' fits them."
+        )
     near = planned.neighbour
     if near is not None:
         error = near.predicted_s / near.measured_s - 1
