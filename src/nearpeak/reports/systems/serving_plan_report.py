@@ -169,20 +169,19 @@ def _classes(planned: PlannedServing) -> Iterator[Block]:
 
 def _trust(planned: PlannedServing) -> Iterator[Block]:
     """Yield what a figure may be trusted for: whose data it rests on, and the nearest public measurement."""
+    words = []
     if planned.trust:
         shares = ", ".join(f"{_DISTANCES[steps]} {whole_percent(share)}" for steps, share in planned.trust.items())
-        yield Text(f"Trust: kernels of a step by whose measurements they rest on: {shares}.")
+        words.append(f"kernels rest on measurements of {shares}")
     if planned.is_host_assumed:
-        yield Text(
-            "Host times of this engine are assumed, no measurements are at hand: 'plan calibrate-serving' fits them."
+        words.append("host times of this engine are assumed ('plan calibrate-serving' fits them)")
+    if planned.neighbour is not None:
+        near = planned.neighbour
+        error = 100 * (near.predicted_s / near.measured_s - 1)
+        words.append(
+            f"the nearest public point, at distance {near.distance_count:.1f}, is predicted {error:+.0f} % off"
         )
-    near = planned.neighbour
-    if near is not None:
-        error = near.predicted_s / near.measured_s - 1
-        yield Text(
-            f"Nearest public point: {near.name}; {near.distance}. Measured {brief(near.measured_s, 's')} per token, "
-            f"predicted {brief(near.predicted_s, 's')} ({100 * error:+.0f} %)."
-        )
+    yield Text(f"Trust: {'; '.join(words)}.")
 
 
 def _step(planned: PlannedServing) -> Iterator[Block]:
@@ -191,7 +190,7 @@ def _step(planned: PlannedServing) -> Iterator[Block]:
     rows = [(name, part_s, part_s / whole_s, part_s / whole_s)
             for name, part_s in sorted(planned.parts_s.items(), key=lambda item: -item[1]) if part_s]  # fmt: skip
     heads = columns("part", "#time_s|time", "#share_ratio|share", "share_bar|of the step")
-    yield Table(columns=heads, rows=rows, name="step", caption="Where a decode step goes")
+    yield Table(columns=heads, rows=rows, name="step", caption="Where a decode step goes", brief_count=3)
     if rows:
         name, _, share, _ = rows[0]
         yield Text(f"{name}: {whole_percent(share)} of the step; what lowers it: {_advice(name, planned.best)}")
@@ -238,7 +237,12 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
             f"A device draws {brief(planned.power_w, 'W')} in the mean of the run: kernels, waits and idle time."
         )
     if planned.neighbour is not None:
-        yield Text(f"Source of the nearest point: {planned.neighbour.source}.")
+        near = planned.neighbour
+        yield Text(
+            f"Nearest public point: {near.name}: {brief(near.measured_s, 's')} per token measured, "
+            f"{brief(near.predicted_s, 's')} predicted; {near.distance}. Another engine or format, or a model of four "
+            f"times the size, is a step of distance; another maker's or older device two. Source: {near.source}."
+        )
     yield from (Text(f"Assumed: {note}.") for note in planned.notes)
 
 
