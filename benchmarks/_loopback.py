@@ -17,8 +17,9 @@ from benchmarks._figures import ROOT
 
 WIDTH, LAYERS = 1024, 6
 """Extents of the served network: products of some milliseconds on one core."""
-REQUEST, REPLY = struct.Struct("<i"), struct.Struct("<iid")
-"""A request's number; with it in a reply the size of its batch, and how long that ran, in seconds."""
+REQUEST, REPLY = struct.Struct("<i"), struct.Struct("<iiddd")
+"""A request's number; with it in a reply the size of its batch, how long that ran, when it ended, and when the
+request came in."""
 STALL = -1
 """Request that stops the server for a while before its next batch."""
 
@@ -41,7 +42,7 @@ class Batcher:
                 self.waiting.append((number, time.perf_counter()))
             self.changed.notify()
 
-    def next_batch(self) -> list[int]:
+    def next_batch(self) -> list[tuple[int, float]]:
         """Return the next batch: full, or of all who wait when the oldest has waited for the delay."""
         with self.changed:
             while self.is_open and not self.waiting:
@@ -54,7 +55,7 @@ class Batcher:
             if self.stalls:
                 self.stalls -= 1
                 time.sleep(self.stall_s)
-            return [self.waiting.popleft()[0] for _ in range(min(self.most, len(self.waiting)))]
+            return [self.waiting.popleft() for _ in range(min(self.most, len(self.waiting)))]
 
 
 def network() -> Any:
@@ -98,8 +99,10 @@ def serve(words: list[str]) -> None:
     while batch := batcher.next_batch():
         begun_s = time.perf_counter()
         run(len(batch))
-        spent_s = time.perf_counter() - begun_s
-        connection.sendall(b"".join(REPLY.pack(number, len(batch), spent_s) for number in batch))
+        ended_s = time.perf_counter()
+        connection.sendall(
+            b"".join(REPLY.pack(number, len(batch), ended_s - begun_s, ended_s, came_s) for number, came_s in batch)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,10 @@ class Measured:
     """Size of its batch."""
     batch_s: np.ndarray
     """How long that ran."""
+    received_s: np.ndarray
+    """When the server had it, on the client's clock, which is the machine's."""
+    reply_s: np.ndarray
+    """From the end of the batch to the client."""
     late_s: float
     """Most that the client itself sent late."""
 
@@ -135,14 +142,15 @@ def offered(arrivals_s: np.ndarray, most: int, delay_s: float, *, stall_at: int 
 
 def _exchange(connection: socket.socket, arrivals_s: np.ndarray, stall_at: int) -> Measured:
     count, late_s = len(arrivals_s), 0.0
-    ends, sizes, spent = np.zeros(count), np.zeros(count, np.int64), np.zeros(count)
+    sizes, (ends, spent, came, replies) = np.zeros(count, np.int64), np.zeros((4, count))
     start_s = time.perf_counter() + 0.05
 
     def read() -> None:
         file = connection.makefile("rb")
         for _ in range(count):
-            number, size, batch_s = REPLY.unpack(file.read(REPLY.size))
+            number, size, batch_s, ended_s, came_s = REPLY.unpack(file.read(REPLY.size))
             ends[number], sizes[number], spent[number] = time.perf_counter() - start_s, size, batch_s
+            came[number], replies[number] = came_s - start_s, time.perf_counter() - ended_s
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -155,7 +163,8 @@ def _exchange(connection: socket.socket, arrivals_s: np.ndarray, stall_at: int) 
             connection.sendall(REQUEST.pack(STALL))
         connection.sendall(REQUEST.pack(number))
     reader.join()
-    return Measured(arrival_s=arrivals_s, latency_s=ends - arrivals_s, batch_count=sizes, batch_s=spent, late_s=late_s)
+    return Measured(arrival_s=arrivals_s, latency_s=ends - arrivals_s, batch_count=sizes, batch_s=spent,
+                    received_s=came, reply_s=replies, late_s=late_s)  # fmt: skip
 
 
 if __name__ == "__main__":

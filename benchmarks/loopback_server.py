@@ -1,7 +1,7 @@
 """A real server on loopback under 12 open loads: measured and simulated p50 and p99, and a stall in the tail.
 
 Batch times by size, and how they vary from batch to batch, come from the server's own log of the same run, arrivals
-from the client. What is compared is the queue: who waits for whom, in which batch, for how long.
+from its socket. What is compared is the queue: who waits for whom, in which batch, for how long.
 """
 
 from collections.abc import Iterator
@@ -59,22 +59,23 @@ def capacity(most: int, delay_s: float) -> float:
 
 
 def simulate(measured: Measured, most: int, delay_s: float) -> np.ndarray:
-    """Return the latencies of the same arrivals in the simulated batcher, with what transport adds.
+    """Return the latencies of the same arrivals in the simulated batcher, from the client to the client.
 
-    Transport is the least time beyond its batch's that any request took: socket, threads and the client.
+    Arrivals are those at the server, and replies take from the end of a batch to the client what they took.
     """
     firsts = np.flatnonzero(np.diff(measured.batch_s, prepend=-1.0))  # replies of one batch name one time
     counts, spent = measured.batch_count[firsts], measured.batch_s[firsts]
     sizes = np.unique(counts)
-    seconds = np.maximum.accumulate([float(np.median(spent[counts == size])) for size in sizes])
-    factors = spent / np.interp(counts, sizes, seconds)
+    seconds = np.maximum.accumulate([float(np.quantile(spent[counts == size], 0.1)) for size in sizes])
+    extra = np.maximum(spent - np.interp(counts, sizes, seconds), 0.0)
     times = BatchTimes(batch_count=tuple(sizes.tolist()), seconds_s=tuple(seconds.tolist()),
-                       factors=tuple(factors.tolist()))  # fmt: skip
+                       extra_s=tuple(extra.tolist()))  # fmt: skip
     config = ModelConfig(name="net", most_batch_count=most, has_dynamic_batching=True, queue_delay_s=delay_s)
-    served: ServedBatches = serve_batches(measured.arrival_s, config, times, seed=SEED)
-    beyond = measured.latency_s - measured.batch_s
-    transport_s = float(np.quantile(beyond, 0.02)) if not delay_s else float(np.quantile(beyond - delay_s, 0.02))
-    return served.latency_s + max(transport_s, 0.0)
+    order = np.argsort(measured.received_s, kind="stable")
+    served: ServedBatches = serve_batches(measured.received_s[order], config, times, seed=SEED)
+    ends = np.empty(len(order))
+    ends[order] = served.end_s
+    return ends + measured.reply_s - measured.arrival_s
 
 
 def stalled() -> float:

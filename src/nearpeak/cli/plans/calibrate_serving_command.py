@@ -36,8 +36,8 @@ def calibrate_serving(
     """
     from dataclasses import replace
 
-    from nearpeak.api.engine_calibration import calibrate_engine, served_points
-    from nearpeak.api.service_plan import weight_scheme
+    from nearpeak.api.serving.engine_calibration import calibrate_engine, served_points
+    from nearpeak.api.serving.service_plan import weight_scheme
     from nearpeak.reports.systems import engine_fit_report as report
     from nearpeak.targets import target_of
 

@@ -46,7 +46,7 @@ def inference_server(
 
     Requests are put into batches as dynamic_batching, instance_group and ensemble_scheduling of the configuration say.
     """
-    from nearpeak.api.inference_service import ServerQuestion, batch_times_of, plan_server, stream_of
+    from nearpeak.api.serving.inference_service import ServerQuestion, batch_times_of, plan_server, stream_of
     from nearpeak.reports.systems import inference_server_report as report
     from nearpeak.systems.serving.inference_server.model_config import read_model_config
 
@@ -102,7 +102,7 @@ def _sharing_of(text: str) -> tuple[float, str]:
     >>> _sharing_of("mps:0.3")[0]
     0.3
     """
-    from nearpeak.api.inference_service import SHARINGS
+    from nearpeak.api.serving.inference_service import SHARINGS
 
     name, sign, stated = text.partition(":")
     if name not in SHARINGS or (sign and name != "mps"):

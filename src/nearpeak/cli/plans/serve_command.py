@@ -13,7 +13,7 @@ from nearpeak.core.systems.service_words import price_of, rate_of, replica_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.api.service_plan import Fleet
+    from nearpeak.api.serving.service_plan import Fleet
     from nearpeak.core.systems.service import PlannedServing
     from nearpeak.reports.document import Document
 
@@ -67,9 +67,9 @@ def serve(
     With --trace, --rate or --concurrency that load is served; with --slo alone the highest rate within the limits is
     searched for. Requests go through the scheduler of the engine, step by step, with predicted kernels.
     """
-    from nearpeak.api.service_choice import choose_service
-    from nearpeak.api.service_plan import weight_scheme
-    from nearpeak.api.service_question import ServiceQuestion
+    from nearpeak.api.serving.service_choice import choose_service
+    from nearpeak.api.serving.service_plan import weight_scheme
+    from nearpeak.api.serving.service_question import ServiceQuestion
     from nearpeak.core.systems.service_settings import settings_of
     from nearpeak.reports.systems import serving_plan_report as report
     from nearpeak.systems.serving.latency_metrics import Limits
@@ -125,7 +125,7 @@ def _fleets_of(
     on: list[str], price: str, owned: str, *, parallel: str, pools: str, fabric: str
 ) -> "list[Fleet]":  # fmt: skip
     """Return the devices of each `--on` with their price."""
-    from nearpeak.api.service_plan import Fleet
+    from nearpeak.api.serving.service_plan import Fleet
     from nearpeak.core.systems.ownership import ownership_of
     from nearpeak.targets import target_of
     from nearpeak.targets.clusters import counted_devices

@@ -4,19 +4,21 @@ from dataclasses import dataclass
 
 from nearpeak.errors import SpecError
 
+YEAR_S = 365 * 86_400.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
     """What owning a device costs.
 
-    >>> ownership_of("35040,4,0.1").life_years
-    4.0
+    >>> ownership_of("35040,4,0.1").life_s / 86400
+    1460.0
     """
 
     usd_per_device: float
     """Purchase of a device with its share of host and network."""
-    life_years: float
-    """Years of use."""
+    life_s: float
+    """Time of use."""
     usd_per_kwh: float
     """Tariff of electricity."""
     site_ratio: float = 1.0
@@ -38,4 +40,4 @@ def ownership_of(text: str) -> Ownership:
     price, years, tariff, site = (*figures, 1.0)[:4] if len(figures) in (3, 4) else (-1.0, 0.0, 0.0, 0.0)
     if not (0 <= price < 1e9 and 0 < years <= 100 and 0 <= tariff < 1e3 and 1 <= site < 100):
         raise wrong
-    return Ownership(usd_per_device=price, life_years=years, usd_per_kwh=tariff, site_ratio=site)
+    return Ownership(usd_per_device=price, life_s=years * YEAR_S, usd_per_kwh=tariff, site_ratio=site)

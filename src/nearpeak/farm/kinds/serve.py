@@ -24,8 +24,8 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.api.service_plan import Fleet, plan_serving, weight_scheme
-    from nearpeak.api.service_question import ServiceQuestion
+    from nearpeak.api.serving.service_plan import Fleet, plan_serving, weight_scheme
+    from nearpeak.api.serving.service_question import ServiceQuestion
     from nearpeak.core.systems.service_settings import settings_of
     from nearpeak.core.systems.serving_layout import ServingLayout
     from nearpeak.systems.serving.latency_metrics import Limits
@@ -49,6 +49,6 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
 
 KIND = Kind(
-    name="serve", pool="slot", check=_check, run=_run, preload=("nearpeak.api.service_plan",),
+    name="serve", pool="slot", check=_check, run=_run, preload=("nearpeak.api.serving.service_plan",),
     cost_s=lambda payload: 2.0 if payload.get("rate_per_s") or payload.get("concurrency") else 10.0,
 )  # fmt: skip

@@ -9,7 +9,6 @@ from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.systems.serving.serving_outcome import Outcome
 
 HOUR_S = 3600.0
-YEAR_S = 365 * 24 * HOUR_S
 
 
 def price_per_million_tokens(

@@ -36,8 +36,8 @@ def build(_: Site, query: Query) -> View:
 
 def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedServing:
     """Return the answer to the form for one layout under one load; searches take too long for a page."""
-    from nearpeak.api.service_plan import Fleet, plan_serving, weight_scheme
-    from nearpeak.api.service_question import ServiceQuestion
+    from nearpeak.api.serving.service_plan import Fleet, plan_serving, weight_scheme
+    from nearpeak.api.serving.service_question import ServiceQuestion
     from nearpeak.core.systems.service_settings import settings_of
     from nearpeak.core.systems.service_words import price_of, rate_of, replica_of
     from nearpeak.errors import SpecError

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from nearpeak.api.engine_calibration import served_points
+from nearpeak.api.serving.engine_calibration import served_points
 from nearpeak.api.serving_plan import serving_time
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError

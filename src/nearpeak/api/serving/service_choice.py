@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from nearpeak.api.service_plan import Fleet, plan_serving
-from nearpeak.api.service_question import ServiceQuestion
+from nearpeak.api.serving.service_plan import Fleet, plan_serving
+from nearpeak.api.serving.service_question import ServiceQuestion
 from nearpeak.core.systems.service import PlannedServing, ServiceChoice
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.api.service_runs import Service
+from nearpeak.api.serving.service_runs import Service
 from nearpeak.api.serving_plan import step_table
 from nearpeak.base.identity_key import Same
 from nearpeak.core.systems.step_batch import StepBatch

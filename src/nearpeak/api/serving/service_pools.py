@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nearpeak.api.service_question import ServiceQuestion
-from nearpeak.api.service_runs import Service, served
+from nearpeak.api.serving.service_question import ServiceQuestion
+from nearpeak.api.serving.service_runs import Service, served
 from nearpeak.core.systems.service import ServingOption
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape

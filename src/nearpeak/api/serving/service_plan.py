@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nearpeak.api.service_energy import run_power_w
-from nearpeak.api.service_neighbour import Asked, nearest_point
-from nearpeak.api.service_pools import PooledService, pooled_services
-from nearpeak.api.service_question import ServiceQuestion
-from nearpeak.api.service_runs import Service
+from nearpeak.api.serving.service_energy import run_power_w
+from nearpeak.api.serving.service_neighbour import Asked, nearest_point
+from nearpeak.api.serving.service_pools import PooledService, pooled_services
+from nearpeak.api.serving.service_question import ServiceQuestion
+from nearpeak.api.serving.service_runs import Service
 from nearpeak.api.serving_plan import step_table, trust_of
 from nearpeak.core.systems.ownership import Ownership
 from nearpeak.core.systems.service import PlannedServing, ServiceTimeline, ServingOption
@@ -229,7 +229,7 @@ def _price(fleet: Fleet, power_w: float | None) -> float | None:
     Raises:
         SpecError: electricity has a price, and nothing states the power.
     """
-    from nearpeak.systems.serving.serving_cost import YEAR_S, owned_price_per_hour
+    from nearpeak.systems.serving.serving_cost import owned_price_per_hour
 
     owned, watts = fleet.ownership, power_w if power_w is not None else fleet.target.power_w
     if owned is None:
@@ -237,7 +237,7 @@ def _price(fleet: Fleet, power_w: float | None) -> float | None:
     if watts is None and owned.usd_per_kwh:
         raise SpecError(f"--owned: no document states the power of {fleet.target.name}; give --price instead")
     return owned_price_per_hour(
-        owned.usd_per_device, owned.life_years * YEAR_S, power_w=watts or 0.0, tariff_per_kwh=owned.usd_per_kwh,
+        owned.usd_per_device, owned.life_s, power_w=watts or 0.0, tariff_per_kwh=owned.usd_per_kwh,
         pue=owned.site_ratio,
     )  # fmt: skip
 

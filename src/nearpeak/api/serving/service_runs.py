@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.api.request_service import engine_of
-from nearpeak.api.service_question import ServiceQuestion
+from nearpeak.api.serving.service_question import ServiceQuestion
 from nearpeak.api.serving_plan import kv_token_count, step_table
 from nearpeak.core.systems.service import ServingOption
 from nearpeak.core.systems.serving_engine import Engine
