@@ -142,7 +142,7 @@ class ServerQuestion:
     """Poisson arrivals; 0 for none."""
     streams: tuple[Stream, ...] = ()
     """Streams at equal gaps."""
-    items: int = 1
+    item_count: int = 1
     """Items of a request."""
     limit_s: float | None = None
     """Limit of the 99th percentile."""
@@ -166,9 +166,9 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     for config in chain:
         if config.name not in question.times:
             raise SpecError(f"model {config.name!r}: has no batch times; add --times {config.name}:1=TIME,…")
-        if question.items > max(config.most_batch_count, 1):
+        if question.item_count > max(config.most_batch_count, 1):
             raise SpecError(
-                f"model {config.name!r}: a request of {question.items} items exceeds max_batch_size "
+                f"model {config.name!r}: a request of {question.item_count} items exceeds max_batch_size "
                 f"{config.most_batch_count}"
             )
     if question.streams or (len(chain) > 1 and not first.steps):
@@ -226,7 +226,7 @@ Run = Callable[[Floats], ServedBatches]
 
 def _runner(question: ServerQuestion, config: ModelConfig, device_count: int = 0) -> Run:
     times, devices = _shared_times(question, config.name), device_count or question.device_count
-    return lambda arrivals: serve_batches(arrivals, config, times, items=question.items, device_count=devices,
+    return lambda arrivals: serve_batches(arrivals, config, times, items=question.item_count, device_count=devices,
                                           seed=question.seed)  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def _ensemble_run(question: ServerQuestion, chain: Sequence[ModelConfig]) -> Run
     pairs = [(config, _shared_times(question, config.name)) for config in chain]
 
     def run(arrivals: Floats) -> ServedBatches:
-        served = serve_ensemble(arrivals, pairs, items=question.items, seed=question.seed)
+        served = serve_ensemble(arrivals, pairs, items=question.item_count, seed=question.seed)
         return replace(served[-1], arrival_s=arrivals, start_s=served[0].start_s)
 
     return run
@@ -243,10 +243,10 @@ def _ensemble_run(question: ServerQuestion, chain: Sequence[ModelConfig]) -> Run
 def _capacity(question: ServerQuestion, config: ModelConfig) -> float:
     """Return the rate at which all instances are always busy with the largest batches."""
     devices, count = len(config.device_numbers) or question.device_count, config.instance_count
-    most = max(config.most_batch_count, 1) if config.has_dynamic_batching else question.items
+    most = max(config.most_batch_count, 1) if config.has_dynamic_batching else question.item_count
     batch_s = float(_shared_times(question, config.name).by_size(most)[most])
     together = 1 + question.sharing_ratio * (count - 1)
-    return devices * count * (most // question.items) / (batch_s * together)
+    return devices * count * (most // question.item_count) / (batch_s * together)
 
 
 def _point(run: Run, rate_per_s: float, question: ServerQuestion) -> LoadPoint:
@@ -286,7 +286,7 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
         SpecError: none meets the limit.
     """
     most = max(config.most_batch_count, 1)
-    sizes = sorted({size for size in (1, 2, 4, 8, 16, 32, 64, 128) if question.items <= size < most} | {most})
+    sizes = sorted({size for size in (1, 2, 4, 8, 16, 32, 64, 128) if question.item_count <= size < most} | {most})
     grid = [
         with_batching(config, instances=count, most_batch=size, queue_delay_s=delay_s)
         for count, size, delay_s in product(INSTANCES, sizes, DELAYS_S) if size > 1 or not delay_s
@@ -316,7 +316,7 @@ def _can_carry(question: ServerQuestion, config: ModelConfig) -> bool:
 def _steps(question: ServerQuestion, chain: Sequence[ModelConfig]) -> tuple[StreamOutcome, ...]:
     """Return each step of an ensemble with its own part of the latency."""
     pairs = [(config, _shared_times(question, config.name)) for config in chain]
-    served = serve_ensemble(_arrivals(question.rate_per_s, question.seed), pairs, items=question.items)
+    served = serve_ensemble(_arrivals(question.rate_per_s, question.seed), pairs, items=question.item_count)
     return tuple(
         _outcome(config.name, question.rate_per_s, one.latency_s, None)
         for config, one in zip(chain, served, strict=True)

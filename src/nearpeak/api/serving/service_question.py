@@ -1,4 +1,4 @@
-"""What is asked of a service: its load, limits and settings, and the requests that are drawn for them."""
+"""A question about a service: load, limits and settings, and the requests that are drawn for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

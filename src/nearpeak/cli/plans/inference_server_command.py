@@ -61,7 +61,7 @@ def inference_server(
         raise SpecError(f"inference-server: two configurations of the model {max(names, key=names.count)!r}")
     ratio, how = _sharing_of(share)
     planned = plan_server(ServerQuestion(
-        configs=read, times=batch_times_of(times, names, _predictor(on)), rate_per_s=rate_of(rate), items=items,
+        configs=read, times=batch_times_of(times, names, _predictor(on)), rate_per_s=rate_of(rate), item_count=items,
         streams=tuple(stream_of(words) for words in stream), limit_s=_limit_of(slo), sharing_ratio=ratio, how=how,
         device_count=devices,
     ))  # fmt: skip

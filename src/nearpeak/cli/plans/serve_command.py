@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.api.serving.service_plan import Fleet
+    from nearpeak.api.serving.service_question import ServiceQuestion
     from nearpeak.core.systems.service import PlannedServing
     from nearpeak.reports.document import Document
 
@@ -69,20 +70,16 @@ def serve(
     """
     from nearpeak.api.serving.service_choice import choose_service
     from nearpeak.api.serving.service_plan import weight_scheme
-    from nearpeak.api.serving.service_question import ServiceQuestion
     from nearpeak.core.systems.service_settings import settings_of
     from nearpeak.reports.systems import serving_plan_report as report
     from nearpeak.systems.serving.latency_metrics import Limits
-    from nearpeak.systems.serving.loads.request_file import read_requests
 
     shared.check_writable(html)
     shared.check_writable(trace_out)
     as_json = options.as_json(json, text, against)
-    _check_one_load(trace, rate, concurrency)
-    question = ServiceQuestion(
-        engine=engine, settings=settings_of(settings), requests=read_requests(trace) if trace else None,
-        rate_per_s=rate_of(rate), concurrency=concurrency, input_tokens=input_tokens, output_tokens=output_tokens,
-        limits=Limits(**_limits_of(slo)),
+    question = _question_of(
+        trace, rate, concurrency, engine=engine, settings=settings_of(settings), input_tokens=input_tokens,
+        output_tokens=output_tokens, limits=Limits(**_limits_of(slo)),
     )  # fmt: skip
     fleets = _fleets_of(on, price, owned, parallel=parallel, pools=disaggregate, fabric=fabric)
     choice = choose_service(model, fleets, question, weights=[weight_scheme(form) for form in _words(weights)],
@@ -111,10 +108,16 @@ def _write_files(document: "Document", best: "PlannedServing", html: Path | None
         sys.stderr.write(f"wrote {trace_out}\n")
 
 
-def _check_one_load(trace: Path | None, rate: str, concurrency: int) -> None:
+def _question_of(trace: Path | None, rate: str, concurrency: int, **others: Any) -> "ServiceQuestion":
+    """Return the question with its load."""
+    from nearpeak.api.serving.service_question import ServiceQuestion
+    from nearpeak.systems.serving.loads.request_file import read_requests
+
     loads = [name for name, value in (("--trace", trace), ("--rate", rate), ("--concurrency", concurrency)) if value]
     if len(loads) > 1:
         raise SpecError(f"{' and '.join(loads)}: each states a load; give one")
+    requests = read_requests(trace) if trace else None
+    return ServiceQuestion(requests=requests, rate_per_s=rate_of(rate), concurrency=concurrency, **others)
 
 
 def _words(text: str) -> list[str]:

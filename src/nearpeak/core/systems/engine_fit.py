@@ -1,5 +1,6 @@
 """Fit of an engine's host times to a user's own benchmark: what was chosen, what it means, what is left."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MEANINGS = {
@@ -53,9 +54,9 @@ class EngineFit:
     """Model."""
     target: str
     """Device."""
-    before_s: dict[str, float]
+    before_s: Mapping[str, float]
     """Scalars before."""
-    after_s: dict[str, float]
+    after_s: Mapping[str, float]
     """Scalars after, at most four."""
     points: tuple[FittedPoint, ...]
     """Each latency that was fitted to."""

@@ -1,14 +1,13 @@
 """Cost of a device that is bought and powered: price, years of use, tariff and the site's overhead of power."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nearpeak.errors import SpecError
 
 YEAR_S = 365 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ownership:
+class Ownership(NamedTuple):
     """What owning a device costs.
 
     >>> ownership_of("35040,4,0.1").life_s / 86400
