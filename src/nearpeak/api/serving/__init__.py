@@ -1,1 +1,1 @@
-"""Plans of services and of retrieval, wired to predicted kernels."""
+"""Services of language models and inference servers: questions, runs, plans, choices and calibration."""

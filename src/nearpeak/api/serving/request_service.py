@@ -9,17 +9,14 @@ from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
+from nearpeak.systems.serving.engine_costs import EngineCosts
+from nearpeak.systems.serving.step_latency import StepTable
 
 if TYPE_CHECKING:
     from nearpeak.systems.serving.request_columns import Requests
     from nearpeak.systems.serving.serving_outcome import Outcome
     from nearpeak.systems.serving.step_grid import StepGrid
 
-POLICIES = {
-    "vllm_v1": "vllm", "vllm_v0": "vllm_v0", "vllm_2023": "vllm_v0", "trtllm": "tensorrt_llm",
-    "trtllm_cpp": "tensorrt_llm", "deepspeed_mii": "sarathi", "sglang": "sglang",
-}  # fmt: skip
-"""Scheduling policy of each engine family."""
 MOST_SEQUENCES = 512
 """Decoding sequences of a rank up to which the table has knots; beyond, times go on along the last segment."""
 
@@ -60,34 +57,41 @@ def serve_requests(
     return serve(requests, settings, grid, replica_count=replica_count, router=router, seed=seed, is_logged=is_logged)
 
 
-@lru_cache(maxsize=128)
 def engine_of(
-    model: str | TransformerShape, device: str | Target, engine: str, layout: ServingLayout, *, context: int,
-    blocks: int = 0, block_tokens: int = 16, step_tokens: int = 0, sequences: int = 0, context_limit: int = 0,
+    model: str | TransformerShape, device: str | Target, engine: str | EngineCosts, layout: ServingLayout, *,
+    context: int, blocks: int = 0, block_tokens: int = 16, step_tokens: int = 0, sequences: int = 0,
+    context_limit: int = 0,
 ) -> tuple[Engine, "StepGrid"]:  # fmt: skip
     """Return the settings of an engine family on a device, and the table of its step times up to a context.
 
     Attention data-parallel ranks have batches and caches of their own and step together. Half of what a request costs
     outside the engine is its way in, half the client's way to the next one.
     """
-    from nearpeak.systems.serving.step_grid import rank_source, tabulate
     from nearpeak.targets import target_of
 
-    if engine not in POLICIES:
-        raise SpecError(f"engine {engine!r}: has no scheduling policy; known: {', '.join(POLICIES)}")
     target = device if isinstance(device, Target) else target_of(device)
     source = step_table(model, target, engine, layout)
     costs, ranks = source.rank.costs, layout.attention_dp
+    if not costs.policy:
+        raise SpecError(f'engine {costs.name!r}: states no scheduling policy; add policy = "vllm" or another')
     tokens, limit = step_tokens or costs.token_budget, sequences or costs.sequence_limit
     if not blocks:
         blocks = kv_token_count(source.rank, target, token_budget=tokens) // block_tokens // ranks
     settings = Engine(
-        policy=POLICIES[engine], kv_block_count=blocks, block_token_count=block_tokens, step_token_count=tokens,
+        policy=costs.policy, kv_block_count=blocks, block_token_count=block_tokens, step_token_count=tokens,
         sequence_count=limit, context_token_count=context_limit, rank_count=ranks, request_s=costs.request_s / 2,
         turnaround_s=costs.request_s / 2, reply_delay_count=1 if costs.is_overlapped else 0,
     )  # fmt: skip
-    grid = tabulate(
-        rank_source(source, ranks), step_token_count=tokens, sequence_count=min(limit, MOST_SEQUENCES),
-        context_token_count=context, sizes=[size for size in costs.graph_sizes if size % ranks == 0],
+    return settings, _grid(source, tokens, min(limit, MOST_SEQUENCES), context)
+
+
+@lru_cache(maxsize=128)
+def _grid(source: StepTable, tokens: int, sequences: int, context: int) -> "StepGrid":
+    """Return the table of a source's step times; sources are kept by what they answer for."""
+    from nearpeak.systems.serving.step_grid import rank_source, tabulate
+
+    ranks, costs = source.rank.layout.attention_dp, source.rank.costs
+    return tabulate(
+        rank_source(source, ranks), step_token_count=tokens, sequence_count=sequences, context_token_count=context,
+        sizes=[size for size in costs.graph_sizes if size % ranks == 0],
     )  # fmt: skip
-    return settings, grid

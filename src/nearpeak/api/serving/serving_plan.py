@@ -77,7 +77,7 @@ def serving_time(
             table = step_table(table.rank.shape, target, replace(costs, host_sequence_s=0.0), table.rank.layout)
         answer = _offline_answer(table, target, tokens, kv_tokens, price_usd_per_device_hour)
     cached = input_tokens + output_tokens // 2
-    return replace(answer, trust=_trust(table, target, round(answer.mean_batch), cached)) if has_trust else answer
+    return replace(answer, trust=trust_of(table, target, round(answer.mean_batch), cached)) if has_trust else answer
 
 
 def step_table(
@@ -280,7 +280,7 @@ def _target(device: str | Target) -> Target:
     return device if isinstance(device, Target) else target_of(device)
 
 
-def _trust(table: StepTable, target: Target, sequences: int, mean_keys: int) -> dict[int, float]:
+def trust_of(table: StepTable, target: Target, sequences: int, mean_keys: int) -> dict[int, float]:
     """Return the share of a decode step's kernels by steps from the data."""
     from nearpeak.prediction.case_prediction import predict_case
 

@@ -7,6 +7,7 @@ import typer
 
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import usd_of
 from nearpeak.errors import SpecError
 
 _ON = typer.Option(..., "--on", help="Device that holds an index or a shard of it, e.g. h100_sxm.")
@@ -51,7 +52,7 @@ def retrieval(
         planned = plan_retrieval(
             target_of(on), vector_count=count, width_count=width, number_format=dtype, found_count=nearest,
             recall_ratio=1.0 if recall == "100%" else parse_share(recall, "--recall"), rate_per_s=qps,
-            limit_s=shared.seconds_of(p99, "--p99"), data=data, usd_per_device_hour=options.usd_of(price),
+            limit_s=shared.seconds_of(p99, "--p99"), data=data, usd_per_device_hour=usd_of(price),
             ranker=ranker_of(ranker, candidates, ranker_batch) if ranker else None,
         )  # fmt: skip
     if html is not None:

@@ -8,6 +8,7 @@ import typer
 
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import usd_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def train(
     long_run = goodput_in_words(goodput, cluster.device_count) if goodput else None
     planned = plan_training(
         model, cluster, plan, stack=stack, sequence=sequence, global_batch=batch, precision=precision,
-        usd_per_device_hour=options.usd_of(price), goodput=long_run,
+        usd_per_device_hour=usd_of(price), goodput=long_run,
         optimizer=optimizer,
     )  # fmt: skip
     other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
