@@ -48,7 +48,7 @@ class TuningPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningProgress:
-    """Functions that are told how a study goes on."""
+    """Receivers of the progress of a study."""
 
     trial: Callable[[Trial, float], None] = lambda *_: None
     """Each new trial, and the best time."""

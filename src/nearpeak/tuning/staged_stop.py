@@ -1,4 +1,4 @@
-"""How many calls of a configuration are timed: sampling stops as soon as more calls would not change its rank."""
+"""The number of timed calls of a configuration: sampling stops once more calls would not change its rank."""
 
 import statistics
 from collections.abc import Sequence

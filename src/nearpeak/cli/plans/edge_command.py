@@ -71,10 +71,7 @@ def edge(
     step = workload_of(model, options)
     planned = plan_edge(step, target, chosen, samples, limits.of_step(job, step, options.batch))
     document = report.document_of(planned)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     if shared.as_json(json=json, text=text):
         sys.stdout.write(report.to_json(planned) + "\n")
     else:

@@ -50,10 +50,7 @@ def federated(
             model_bytes=_bytes_of(model_bytes), seeds=tuple(range(seeds)), what_if=what_if,
             goal_ratio=parse_share(goal, "--goal") if train else None,
         )  # fmt: skip
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
+    shared.write_page(html, report.document_of(planned))
     if as_json:
         sys.stdout.write(report.to_json(planned) + "\n")
     else:

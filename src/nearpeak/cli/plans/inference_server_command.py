@@ -68,10 +68,7 @@ def inference_server(
     document = report.document_of(planned)
     if out is not None:
         shared.write_whole(out, planned.config.rstrip() + "\n")
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     if as_json:
         sys.stdout.write(report.to_json(planned) + "\n")
     else:

@@ -70,10 +70,7 @@ def loader(
             is_compute_on_cores=is_shared, order=order, replacement=cache,
         )  # fmt: skip
         answer = plan_loader(case, counts, item_times_s=() if times is None else _times_of(times))
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(answer)))
+    shared.write_page(html, report.document_of(answer))
     shared.tell(lambda: report.document_of(answer), lambda: report.to_json(answer), json=as_json, why=why)
 
 

@@ -46,8 +46,5 @@ def pipeline(
         )  # fmt: skip
     if save is not None:
         shared.write_whole(save, report.to_json(planned))
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
+    shared.write_page(html, report.document_of(planned))
     shared.tell(partial(report.document_of, planned), partial(report.to_json, planned), json=as_json, why=why)

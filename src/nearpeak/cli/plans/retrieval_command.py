@@ -55,10 +55,7 @@ def retrieval(
             limit_s=shared.seconds_of(p99, "--p99"), data=data, usd_per_device_hour=usd_of(price),
             ranker=ranker_of(ranker, candidates, ranker_batch) if ranker else None,
         )  # fmt: skip
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
+    shared.write_page(html, report.document_of(planned))
     if as_json:
         sys.stdout.write(report.to_json(planned) + "\n")
     else:

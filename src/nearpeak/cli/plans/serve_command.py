@@ -97,10 +97,7 @@ def serve(
 
 def _write_files(document: "Document", best: "PlannedServing", html: Path | None, trace_out: Path | None) -> None:
     """Write the page and the trace that were asked for."""
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     if trace_out is not None:
         from nearpeak.systems.timeline_trace import write_timeline
 

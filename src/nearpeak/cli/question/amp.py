@@ -97,12 +97,10 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
 
 def _deliver(results: "list[Priced]", html: Path | None, *, json: bool) -> None:
     from nearpeak.api.questions import version
-    from nearpeak.reports.document.html import to_html
     from nearpeak.reports.precision import precision_report as report
 
     document = report.document_of(results, version())
-    if html is not None:
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     if not json:
         shared.print_document(document)
     for result in results if json else ():

@@ -83,10 +83,7 @@ def _tell_engine(
     with shared.progress("reading the model"):
         answer = conversion_coverage.engine_coverage(model, engine, **arguments)
     html, sarif = files
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(answer)))
+    shared.write_page(html, report.document_of(answer))
     if sarif is not None:
         shared.write_whole(sarif, report.to_sarif(answer, str(model)))
     shared.tell(lambda: report.document_of(answer), lambda: report.to_json(answer), json=json, why=why)

@@ -74,10 +74,7 @@ def precision(
         targets = shared.targets_of(target, edits) if target else []
         files = {"data": data, "labels": labels, "budget_s": shared.seconds_of(budget, "--budget", "s")}
         document, record = _table(model, targets, options, precisions, schemes, files)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     shared.tell(lambda: document, lambda: record, json=json, why=why)
 
 

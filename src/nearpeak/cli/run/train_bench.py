@@ -112,10 +112,7 @@ def report(
 
     shared.check_writable(html)
     answer = stored_bench(place_of(store), target)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(words.document_of(answer)))
+    shared.write_page(html, words.document_of(answer))
     shared.tell(lambda: words.document_of(answer), lambda: words.to_json(answer), json=json, why=why)
 
 

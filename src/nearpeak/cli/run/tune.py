@@ -104,10 +104,7 @@ def tune(
             space, plan, case=_case_of(case), runner=runner, default=default, journal=study, progress=progress
         )
     document = report.document_of(answer)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
     if not answer.objectives and answer.winner is None and finalists:
         raise typer.Exit(11)
@@ -147,10 +144,7 @@ def _replayed(
         answer = replay_search(path, search, seeds, within_ratio=margin, most_count=count)
     oracle = random_counts(answer)
     document = report.document_of(answer, *oracle)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    shared.write_page(html, document)
     shared.tell(lambda: document, lambda: report.to_json(answer, *oracle), json=json, why=why)
 
 

@@ -127,6 +127,15 @@ def write_whole(path: Path, text: str) -> None:
     sys.stderr.write(f"wrote {write_quietly(path, text)}\n")
 
 
+def write_page(path: Path | None, document: "Document") -> None:
+    """Write a document as an HTML page where a path was given."""
+    if path is None:
+        return
+    from nearpeak.reports.document.html import to_html
+
+    write_whole(path, to_html(document))
+
+
 def write_quietly(path: Path, text: str) -> Path:
     """Write a file that appears whole or not at all, and return where it is."""
     from nearpeak.base.folders import whole_file

@@ -1,7 +1,7 @@
 """Execution of a pipeline: functions and ONNX models in order, over items and batches, each call a span."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns
@@ -26,9 +26,9 @@ class PipelineRun:
     """What the last stage returned."""
     recording: StageRecording
     """Spans of all timed passes."""
-    profiles: dict[str, Path] = field(default_factory=dict)
+    profiles: Mapping[str, Path] = field(default_factory=dict)
     """Profile of ONNX Runtime by stage; the caller removes the folder."""
-    calls_ns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    calls_ns: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """Start and end of every call of a model, warm-up included, which the profiles hold too."""
 
 

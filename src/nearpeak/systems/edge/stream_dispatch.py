@@ -3,7 +3,6 @@
 import heapq
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearpeak.core.edge.stream_answer import StageRun
@@ -37,16 +36,6 @@ class _Ready(NamedTuple):
     item: int
     place: int
     ready_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """What happened: every piece, the end of every frame, and whether the state at the end was there before."""
-
-    runs: list[StageRun] = field(default_factory=list)
-    """Pieces in order of start."""
-    ends_ns: list[list[int]] = field(default_factory=list)
-    """End of each frame by stream."""
 
 
 def pieces_of(stream: SensorStream, schedule: str, shared: Mapping[str, EngineLoad]) -> tuple[Piece, ...]:
@@ -92,7 +81,8 @@ class Dispatcher:
         self.ready: list[_Ready] = []
         self.running: list[tuple[int, int, int, int]] = []
         self.used: dict[str, int] = {}
-        self.course = Course(ends_ns=[[] for _ in streams])
+        self.runs: list[StageRun] = []  # pieces in order of start
+        self.ends_ns: list[list[int]] = [[] for _ in streams]  # end of each frame by stream
 
     def advance(self, stop_ns: int) -> Iterator[tuple[int, int]]:
         """Go on until everything before `stop_ns` has happened; yield stream and frame of each frame that ends."""
@@ -108,7 +98,7 @@ class Dispatcher:
                 if place + 1 < len(self.pieces[stream]):
                     self._wait(stream, frame, place + 1)
                 else:
-                    self.course.ends_ns[stream].append(self.now_ns)
+                    self.ends_ns[stream].append(self.now_ns)
                     yield stream, frame
             while self.arrivals and self.arrivals[0][0] == self.now_ns:
                 _, stream, frame = self.arrivals[0]
@@ -146,7 +136,7 @@ class Dispatcher:
                 self.used[engine] = self.used.get(engine, 0) + share
             stop_ns = self.now_ns + piece.time_ns
             heapq.heappush(self.running, (stop_ns, waiting.stream, waiting.item, waiting.place))
-            self.course.runs.append(StageRun(
+            self.runs.append(StageRun(
                 stream=self.streams[waiting.stream].name, item=waiting.item, stage=piece.stage, engine=piece.engine,
                 ready_ns=waiting.ready_ns, start_ns=self.now_ns, stop_ns=stop_ns,
             ))  # fmt: skip
