@@ -76,7 +76,7 @@ def test_what_cannot_be_tuned_is_one_line_and_the_study_is_kept(space, tmp_path)
     study = tmp_path / "s.jsonl"
     for words, message in (
         ((), "needs the file of a space"), ((tmp_path / "no.toml",), "not found"),
-        ((space, "--replay", space), "leave SPACE out"), (("--replay", space), "cannot be read|is no recorded"),
+        ((space, "--replay", space), "not both"), (("--replay", space), "cannot be read|is no recorded"),
         ((space, "--search", "annealing"), "--search 'annealing'"), ((space, "--search", "model"), "one objective"),
         ((space, "--budget", "0"), "at least one"), ((space, "--budget", "soon"), "is not a time"),
         ((space, "--default", "width=3,depth=1"), "none of its values"),

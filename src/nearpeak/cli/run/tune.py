@@ -81,13 +81,10 @@ def tune(
     """
     shared.check_writable(html)
     margin = parse_share(within, "--within")
-    if replay is not None:
-        if space is not None:
-            raise SpecError("--replay: searches its own recorded space; leave SPACE out")
-        _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
-        return
-    if space is None:
-        raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one")
+    if replay is not None and space is None:
+        return _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+    if space is None or replay is not None:
+        raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one, not both")
     from nearpeak.api.kernel_search import TuningPlan
     from nearpeak.api.kernel_search import tune as tuned
     from nearpeak.reports.tuning import study_report as report
