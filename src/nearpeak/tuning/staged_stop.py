@@ -1,4 +1,4 @@
-"""How many calls of a configuration are timed: sampling stops as soon as more calls would not change its rank."""
+"""Early end of sampling: a configuration is timed until more calls would not change its rank."""
 
 import statistics
 from collections.abc import Sequence
