@@ -1,7 +1,7 @@
 """Execution of a pipeline: functions and ONNX models in order, over items and batches, each call a span."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns
@@ -26,9 +26,9 @@ class PipelineRun:
     """What the last stage returned."""
     recording: StageRecording
     """Spans of all timed passes."""
-    profiles: dict[str, Path] = field(default_factory=dict)
+    profiles: Mapping[str, Path] = field(default_factory=dict)
     """Profile of ONNX Runtime by stage; the caller removes the folder."""
-    calls_ns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    calls_ns: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """Start and end of every call of a model, warm-up included, which the profiles hold too."""
 
 
@@ -102,7 +102,12 @@ class _Executor:
             except NearpeakError:
                 raise
             except Exception as error:
-                raise MeasureError(f"stage {row.name}: raised {_described(error)}") from error
+                step = error.__traceback__
+                while step is not None and step.tb_next is not None:
+                    step = step.tb_next
+                place = f" ({Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno})" if step else ""
+                raised = f"{type(error).__name__}: {_first_line(error)}{place}"
+                raise MeasureError(f"stage {row.name}: raised {raised}") from error
             results[row.name] = last
         return last
 
@@ -173,15 +178,6 @@ def array_bytes(value: Any) -> int:
         return sum(array_bytes(part) for part in value)
     size = getattr(value, "nbytes", 0)
     return size if isinstance(size, int) else 0
-
-
-def _described(error: Exception) -> str:
-    """Return an exception in one line, with the line of code that raised it."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    place = f" ({Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno})" if step is not None else ""
-    return f"{type(error).__name__}: {_first_line(error)}{place}"
 
 
 def _first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ MOST_FRAMES = 20_000
 """Frames after which a simulation stops although its course has not repeated."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCourse:
     """What a simulation showed."""
 
@@ -26,7 +26,7 @@ class SimulatedCourse:
     """Whether the course repeats, so that nothing else can happen."""
     offsets_ns: tuple[int, ...]
     """Arrivals of the first frames."""
-    missed: tuple[int, int] | None
+    position: tuple[int, int] | None
     """Stream and frame of the first deadline that was missed."""
 
 
@@ -54,7 +54,11 @@ def simulate_streams(
                 if stops_at_miss:
                     break
         count += frames
-        missed = missed or _starved(rig, board, stop)
+        unfinished = ((index, len(ends)) for index, ends in enumerate(board.course.ends_ns))
+        missed = missed or next((
+            (index, frame) for index, frame in unfinished
+            if board.arrival_ns(index, frame) + rig.streams[index].deadline_ns < stop
+        ), None)  # fmt: skip
         if missed and stops_at_miss:
             stop = min(stop, board.now_ns + 1)
         state = board.state(stop)
@@ -66,15 +70,6 @@ def simulate_streams(
         seen[state] = stop
         stop += cycle
     return _course(rig, board, (start, stop), is_whole, missed)
-
-
-def _starved(rig: Rig, board: Dispatcher, now_ns: int) -> tuple[int, int] | None:
-    """Return a frame that has not ended although its deadline is over."""
-    for index, stream in enumerate(rig.streams):
-        frame = len(board.course.ends_ns[index])
-        if board.arrival_ns(index, frame) + stream.deadline_ns < now_ns:
-            return index, frame
-    return None
 
 
 def _course(
@@ -100,15 +95,16 @@ def _course(
         responses.append(tuple(response for response, _ in rows))
         arrivals.append(tuple(arrival for _, arrival in rows))
     return SimulatedCourse(
-        board.course.runs, tuple(responses), tuple(arrivals), is_whole, board.offsets_ns, missed
+        runs=board.course.runs, responses_ns=tuple(responses), arrivals_ns=tuple(arrivals), is_whole=is_whole,
+        offsets_ns=board.offsets_ns, position=missed,
     )  # fmt: skip
 
 
 def refutation(rig: Rig, course: SimulatedCourse, reason: str) -> Schedulability:
     """Return the verdict on a rig whose simulated course has a late frame, with what ran meanwhile."""
-    if course.missed is None:
+    if course.position is None:
         raise AssertionError("a refutation needs a late frame")
-    index, frame = course.missed
+    index, frame = course.position
     stream = rig.streams[index]
     arrival = course.offsets_ns[index] + frame * stream.period_ns
     own = [run for run in course.runs if run.stream == stream.name and run.item == frame]

@@ -3,7 +3,6 @@
 import heapq
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearpeak.core.edge.stream_answer import StageRun
@@ -39,14 +38,13 @@ class _Ready(NamedTuple):
     ready_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class Course:
-    """What happened: every piece, the end of every frame, and whether the state at the end was there before."""
+    """What happened so far: every piece in order of start, and the end of every frame by stream."""
 
-    runs: list[StageRun] = field(default_factory=list)
-    """Pieces in order of start."""
-    ends_ns: list[list[int]] = field(default_factory=list)
-    """End of each frame by stream."""
+    def __init__(self, stream_count: int) -> None:
+        """Begin with nothing."""
+        self.runs: list[StageRun] = []
+        self.ends_ns: list[list[int]] = [[] for _ in range(stream_count)]
 
 
 def pieces_of(stream: SensorStream, schedule: str, shared: Mapping[str, EngineLoad]) -> tuple[Piece, ...]:
@@ -92,7 +90,7 @@ class Dispatcher:
         self.ready: list[_Ready] = []
         self.running: list[tuple[int, int, int, int]] = []
         self.used: dict[str, int] = {}
-        self.course = Course(ends_ns=[[] for _ in streams])
+        self.course = Course(len(streams))
 
     def advance(self, stop_ns: int) -> Iterator[tuple[int, int]]:
         """Go on until everything before `stop_ns` has happened; yield stream and frame of each frame that ends."""

@@ -51,7 +51,7 @@ def plan_streams(rig: Rig, target: str, schedule: str = "streams") -> PlannedStr
     )  # fmt: skip
     return PlannedStreams(
         rig=ready, target=target, schedule=schedule, outcome=outcome,
-        utilisation={engine: float(share) for engine, share in used.items()},
+        busy_ratio={engine: float(share) for engine, share in used.items()},
         responses=_responses(rig, ready, schedule, outcome, course), is_whole_cycle=course.is_whole,
         overlaps=overlaps_of(ready, course.runs, schedule), ages=_ages(ready, course),
         floor_s=floor / 1e9, makespan_s=makespan / 1e9, serial_s=serial / 1e9,
