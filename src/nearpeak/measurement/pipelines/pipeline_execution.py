@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,12 @@ class _Executor:
             except NearpeakError:
                 raise
             except Exception as error:
-                step = error.__traceback__
-                while step is not None and step.tb_next is not None:
-                    step = step.tb_next
-                place = f" ({Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno})" if step else ""
-                raised = f"{type(error).__name__}: {_first_line(error)}{place}"
+                file = getattr(getattr(self.functions.get(row.name), "__code__", None), "co_filename", "")
+                steps = extract_tb(error.__traceback__)
+                step = next((step for step in reversed(steps) if step.filename == file), steps[-1])
+                raised = (
+                    f"{type(error).__name__}: {_first_line(error)} ({Path(step.filename).name}, line {step.lineno})"
+                )
                 raise MeasureError(f"stage {row.name}: raised {raised}") from error
             results[row.name] = last
         return last
