@@ -111,7 +111,10 @@ def _on_board(
             rows.append(row)
             continue
         shapes = [span.shapes for span in recording.spans if span.name == row.name and span.round == 0]
-        captured = _spread(sorted(set(shapes), key=_elements), MOST_SHAPES)
+        captured = sorted(set(shapes), key=_elements)
+        if len(captured) > MOST_SHAPES:  # evenly, the smallest and the largest among them
+            step = (len(captured) - 1) / (MOST_SHAPES - 1)
+            captured = [captured[round(place * step)] for place in range(MOST_SHAPES)]
         times = {shape: time_of(models[row.name], shape) for shape in captured}
         expected = bound = 0.0
         for shape in shapes:
@@ -120,13 +123,6 @@ def _on_board(
             bound += times[near].bound_s if near == shape else 0.0
         rows.append(replace(row, board_s=expected, bound_s=bound))
     return tuple(rows)
-
-
-def _spread(shapes: Sequence[Shapes], most: int) -> list[Shapes]:
-    """Return at most so many of them, the first and the last among them."""
-    if len(shapes) <= most:
-        return list(shapes)
-    return [shapes[round(place * (len(shapes) - 1) / (most - 1))] for place in range(most)]
 
 
 def _elements(shapes: Shapes) -> int:
