@@ -46,6 +46,8 @@ def plan_pipeline(
     from nearpeak.systems.edge.stage_times import calibrated, paddings, stage_times
     from nearpeak.systems.edge.width_buckets import batches_of
 
+    if perfetto is not None:
+        _check_suffix(perfetto)
     pipeline = pipeline_of(path)
     board = device_of(target) if target else None
     known = None if calibration is None else _calibration(calibration)
@@ -109,7 +111,10 @@ def _on_board(
             rows.append(row)
             continue
         shapes = [span.shapes for span in recording.spans if span.name == row.name and span.round == 0]
-        captured = _spread(sorted(set(shapes), key=_elements), MOST_SHAPES)
+        captured = sorted(set(shapes), key=_elements)
+        if len(captured) > MOST_SHAPES:  # evenly, the smallest and the largest among them
+            step = (len(captured) - 1) / (MOST_SHAPES - 1)
+            captured = [captured[round(place * step)] for place in range(MOST_SHAPES)]
         times = {shape: time_of(models[row.name], shape) for shape in captured}
         expected = bound = 0.0
         for shape in shapes:
@@ -118,13 +123,6 @@ def _on_board(
             bound += times[near].bound_s if near == shape else 0.0
         rows.append(replace(row, board_s=expected, bound_s=bound))
     return tuple(rows)
-
-
-def _spread(shapes: Sequence[Shapes], most: int) -> list[Shapes]:
-    """Return at most so many of them, the first and the last among them."""
-    if len(shapes) <= most:
-        return list(shapes)
-    return [shapes[round(place * (len(shapes) - 1) / (most - 1))] for place in range(most)]
 
 
 def _elements(shapes: Shapes) -> int:
@@ -185,8 +183,7 @@ def write_stages(recording: StageRecording, path: Path) -> None:
     from nearpeak.systems.timeline_trace import WRITERS
     from nearpeak.traces.reading.table_rows import EventRows
 
-    if path.suffix not in WRITERS:
-        raise SpecError(f"{path}: a timeline is written to a file whose name ends in {', '.join(WRITERS)}")
+    _check_suffix(path)
     first, rows = recording.walls_ns[0][0], EventRows()
     for kind, thread, events in ((EventKind.HOST_RANGE, 0, recording.spans), (EventKind.HOST_OP, 1, recording.nodes)):
         start = np.array([event.start_ns - first for event in events], np.int64)
@@ -196,3 +193,11 @@ def write_stages(recording: StageRecording, path: Path) -> None:
         rows.add(kind, names, start, end, process=np.zeros(len(events), np.int64), thread=place)
     header = TraceHeader(format="stages of a pipeline", source=path.stem, clock="monotonic", method="named stages")
     WRITERS[path.suffix](rows.trace(header), path)
+
+
+def _check_suffix(path: Path) -> None:
+    """Refuse a file whose name does not say how a timeline is written."""
+    from nearpeak.systems.timeline_trace import WRITERS
+
+    if path.suffix not in WRITERS:
+        raise SpecError(f"{path}: a timeline is written to a file whose name ends in {', '.join(WRITERS)}")

@@ -81,7 +81,8 @@ def tune(
     shared.check_writable(html)
     margin = parse_share(within, "--within")
     if replay is not None and space is None:
-        return _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+        _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+        return
     if space is None or replay is not None:
         raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one, not both")
     from nearpeak.api.case_words import case_of

@@ -119,7 +119,7 @@ class PlannedStreams:
     """Schedule."""
     outcome: Schedulability
     """Verdict."""
-    utilisation: Mapping[str, float]
+    busy_ratio: Mapping[str, float]
     """Busy share of each engine."""
     responses: tuple[StreamResponse, ...]
     """Response times by stream."""

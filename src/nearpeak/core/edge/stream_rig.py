@@ -92,7 +92,7 @@ class Rig:
     """Name."""
     streams: tuple[SensorStream, ...]
     """Streams."""
-    engine_counts: Mapping[str, int] = field(default_factory=dict)
+    engine_count: Mapping[str, int] = field(default_factory=dict)
     """Units by engine, where there is more than one: cores, accelerators."""
     fusions: tuple[Fusion, ...] = ()
     """Consumers of several streams."""

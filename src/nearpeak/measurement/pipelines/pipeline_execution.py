@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,13 @@ class _Executor:
             except NearpeakError:
                 raise
             except Exception as error:
-                raise MeasureError(f"stage {row.name}: raised {_described(error)}") from error
+                file = getattr(getattr(self.functions.get(row.name), "__code__", None), "co_filename", "")
+                steps = extract_tb(error.__traceback__)
+                step = next((step for step in reversed(steps) if step.filename == file), steps[-1])
+                raised = (
+                    f"{type(error).__name__}: {_first_line(error)} ({Path(step.filename).name}, line {step.lineno})"
+                )
+                raise MeasureError(f"stage {row.name}: raised {raised}") from error
             results[row.name] = last
         return last
 
@@ -173,15 +180,6 @@ def array_bytes(value: Any) -> int:
         return sum(array_bytes(part) for part in value)
     size = getattr(value, "nbytes", 0)
     return size if isinstance(size, int) else 0
-
-
-def _described(error: Exception) -> str:
-    """Return an exception in one line, with the line of code that raised it."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    place = f" ({Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno})" if step is not None else ""
-    return f"{type(error).__name__}: {_first_line(error)}{place}"
 
 
 def _first_line(error: Exception) -> str:

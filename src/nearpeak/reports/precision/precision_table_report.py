@@ -23,7 +23,8 @@ def document_of(table: PrecisionTable, version: str = "") -> Document:
     named = [text for text in table.verdicts if f" {text.partition(':')[0]} " in title] or list(table.verdicts[:1])
     return Document(
         title=title, subject=table.runtime or "nothing was measured here", kicker="Precision",
-        lead=named[0] if named and not any(row.trained for row in table.rows) else "", blocks=tuple(_blocks(table)), foot=f"nearpeak {version}",
+        lead=named[0] if named and not any(row.trained for row in table.rows) else "", blocks=tuple(_blocks(table)),
+        foot=f"nearpeak {version}",
     )  # fmt: skip
 
 

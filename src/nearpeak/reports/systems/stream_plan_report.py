@@ -26,7 +26,7 @@ def to_json(planned: PlannedStreams) -> str:
 def document_of(planned: PlannedStreams) -> Document:
     """Return the plan as a document."""
     blocks = [
-        _responses(planned), *_engines(planned), *_overlaps(planned), *_ages(planned), *_modes(planned),
+        _responses(planned), *_engines(planned), *_overlaps(planned), *_ages(planned),
         *_counter_example(planned),
     ]  # fmt: skip
     blocks.append(Details("Test, timeline and assumptions (--why)", tuple(_why(planned))))
@@ -79,7 +79,7 @@ def _responses(planned: PlannedStreams) -> Table:
 
 def _engines(planned: PlannedStreams) -> Iterator[Block]:
     """Yield utilisation and what one frame of each stream takes."""
-    busy = ", ".join(f"{engine} {whole_percent(share)}" for engine, share in planned.utilisation.items())
+    busy = ", ".join(f"{engine} {whole_percent(share)}" for engine, share in planned.busy_ratio.items())
     gain, most = planned.serial_s - planned.makespan_s, planned.serial_s - planned.floor_s
     reached = f"; overlap reached: {whole_percent(gain / most)}" if most > 0 else ""
     yield Text(
@@ -100,15 +100,13 @@ def _overlaps(planned: PlannedStreams) -> Iterator[Block]:
 
 
 def _ages(planned: PlannedStreams) -> Iterator[Block]:
+    """Yield age of data at fusions, and power modes."""
     if planned.ages:
         names = dict.fromkeys(row.fusion for row in planned.ages)
         for name in names:
             parts = [f"{row.stream} {brief(row.p50_s, 's')}, worst {brief(row.worst_s, 's')}"
                      for row in planned.ages if row.fusion == name]  # fmt: skip
             yield Text(f"Age of data at {name}, median: {'; '.join(parts)}.")
-
-
-def _modes(planned: PlannedStreams) -> Iterator[Block]:
     if planned.modes:
         rows = [(row.mode, row.power_w, row.verdict, row.highest_ratio) for row in planned.modes]
         heads = columns("mode", "#power_w|limit", "verdict", "#highest_ratio|busiest engine")

@@ -26,24 +26,22 @@ def pinned(rig: Rig) -> Rig:
     >>> from nearpeak.core.edge.stream_rig import RigStage
     >>> stage = RigStage(engine="cpu", time_ns=6)
     >>> streams = tuple(SensorStream(name=n, period_ns=10, deadline_ns=10, stages=(stage,)) for n in "ab")
-    >>> [s.stages[0].engine for s in pinned(Rig(name="r", streams=streams, engine_counts={"cpu": 2})).streams]
+    >>> [s.stages[0].engine for s in pinned(Rig(name="r", streams=streams, engine_count={"cpu": 2})).streams]
     ['cpu', 'cpu:1']
     """
     streams = list(rig.streams)
-    for engine, count in rig.engine_counts.items():
+    for engine, count in rig.engine_count.items():
         loads = [Fraction()] * count
         shares = [_share(stream, engine) for stream in streams]
         for place in sorted(range(len(streams)), key=lambda index: (-shares[index], index)):
             if shares[place]:
                 unit = loads.index(min(loads))
                 loads[unit] += shares[place]
-                streams[place] = _moved(streams[place], engine, f"{engine}:{unit}" if unit else engine)
+                name = f"{engine}:{unit}" if unit else engine
+                streams[place] = replace(streams[place], stages=tuple(
+                    replace(stage, engine=name) if stage.engine == engine else stage for stage in streams[place].stages
+                ))  # fmt: skip
     return rig.with_streams(tuple(streams))
-
-
-def _moved(stream: SensorStream, engine: str, unit: str) -> SensorStream:
-    stages = (replace(stage, engine=unit) if stage.engine == engine else stage for stage in stream.stages)
-    return replace(stream, stages=tuple(stages))
 
 
 def _share(stream: SensorStream, engine: str, *, is_whole: bool = True) -> Fraction:

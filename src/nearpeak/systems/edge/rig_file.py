@@ -20,7 +20,7 @@ FORM = 'e.g. stages = ["h2d", "kernel", "d2h", "cpu"] and times = ["6 MB", "mode
 
 
 class StagePrices(NamedTuple):
-    """Times that a rig leaves to predictions, as functions."""
+    """Times that a rig leaves to predictions."""
 
     copy_s: Callable[[int], float]
     """Time of a copy from its bytes."""
@@ -47,14 +47,21 @@ def rig_of(path: Path, prices: StagePrices, mode: str = "", *, is_compared: bool
         wrong = f"no key {unknown[0]}" if unknown else "no [[stream]] table"
         raise SpecError(f"{path}: {wrong}; it holds [[stream]], [engines], [[fusion]] and name, {FORM}")
     streams = tuple(
-        _stream(f"{path}: stream {_name(table, place)}", path.parent, table, prices, (mode, is_compared))
+        _stream(f"{path}: stream {table.get('name', place)}", path.parent, table, prices, (mode, is_compared))
         for place, table in enumerate(tables, 1)
     )
-    fusions = tuple(_fusion(path, table) for table in data.get("fusion", []))
+    counts = data.get("engines", {})
+    for name, count in counts.items():
+        if name not in ENGINES or type(count) is not int or not 1 <= count <= 1024:
+            raise SpecError(f"{path}: engines: {name!r} = {count!r}: is not one of {', '.join(ENGINES)} and its number")
+    tables = data.get("fusion", [])
+    if not all(isinstance(table.get("streams"), list) and not set(table) - {"name", "streams"} for table in tables):
+        raise SpecError(f"{path}: fusion: has a name and streams, a list of names")
+    fusions = tuple(
+        Fusion(name=str(table.get("name", "fusion")), streams=tuple(map(str, table["streams"]))) for table in tables
+    )
     try:
-        return Rig(
-            name=str(data.get("name", path.stem)), streams=streams, engine_counts=_engines(path, data), fusions=fusions
-        )
+        return Rig(name=str(data.get("name", path.stem)), streams=streams, engine_count=counts, fusions=fusions)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
 
@@ -65,26 +72,6 @@ def stated_modes(path: Path) -> frozenset[str] | None:
     tables = [table.get("times") for table in toml_of_file(path).get("stream", []) if isinstance(table, dict)]
     modes = [frozenset(times) for times in tables if isinstance(times, dict)]
     return frozenset.intersection(*modes) if modes else None
-
-
-def _name(table: Any, place: int) -> str:
-    return str(table.get("name", place)) if isinstance(table, dict) else str(place)
-
-
-def _engines(path: Path, data: Mapping[str, Any]) -> dict[str, int]:
-    """Return the units of each engine."""
-    counts = data.get("engines", {})
-    for name, count in counts.items() if isinstance(counts, dict) else [("", 0)]:
-        if name not in ENGINES or isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1024:
-            raise SpecError(f"{path}: engines: {name or counts!r}: is not one of {', '.join(ENGINES)} with its number")
-    return dict(counts)
-
-
-def _fusion(path: Path, table: Mapping[str, Any]) -> Fusion:
-    names = table.get("streams")
-    if not isinstance(names, list) or set(table) - {"name", "streams"}:
-        raise SpecError(f"{path}: fusion: has a name and streams, a list of names")
-    return Fusion(name=str(table.get("name", "fusion")), streams=tuple(map(str, names)))
 
 
 def _stream(
@@ -101,13 +88,16 @@ def _stream(
     if wrong:
         raise SpecError(f"{where}: stage {wrong[0]!r}: is not one of h2d, kernel, d2h, dla, cpu")
     times = _times(where, table, len(names), mode)
-    share, slices = _share(where, table), table.get("slices", 1)
+    share, slices = table.get("share", 1), table.get("slices", 1)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0.001 <= share <= 1:
+        raise SpecError(f"{where}: share is {share!r}; a part of the device from 0.001 to 1 is right")
     if isinstance(slices, bool) or not isinstance(slices, int) or not 1 <= slices <= 1000:
         raise SpecError(f"{where}: slices is {slices!r}; a whole number from 1 to 1000 is right")
     stages = tuple(
         RigStage(
             engine=name, time_ns=_stage_ns(where, folder, table, name, text, prices),
-            share=share if name == "gpu" else FULL_SHARE, slice_count=slices if name in ("gpu", "dla") else 1,
+            share=round(FULL_SHARE * share) if name == "gpu" else FULL_SHARE,
+            slice_count=slices if name in ("gpu", "dla") else 1,
             is_pageable=bool(table.get("pageable")) and name in ("h2d", "d2h"),
         )
         for name, text in zip(names, times, strict=True)
@@ -129,16 +119,12 @@ def _times(where: str, table: Mapping[str, Any], count: int, mode: tuple[str, bo
             raise SpecError(f"{where}: times of mode {name or 'without a name'!r} are not stated; there are those of "
                             f"{', '.join(times)}")  # fmt: skip
         times = times[name]
-    elif is_compared and isinstance(times, list) and any(_is_time(text) for text in times):
+    elif is_compared and isinstance(times, list) and any(str(text).endswith("s") for text in times):
         raise SpecError(f"{where}: times are stated for no power mode, so that modes cannot be compared; state "
                         'model and sizes, or [stream.times] with "15W" = […] for each mode')  # fmt: skip
     if not isinstance(times, list) or len(times) != count:
         raise SpecError(f"{where}: times is {times!r}; a list of {count}, one of each stage, is right")
     return times
-
-
-def _is_time(text: object) -> bool:
-    return isinstance(text, str) and text.endswith("s")
 
 
 def _stage_ns(where: str, folder: Path, table: Mapping[str, Any], engine: str, text: Any, prices: StagePrices) -> int:
@@ -163,14 +149,6 @@ def _shapes(where: str, table: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     ):
         raise SpecError(f"{where}: shapes is a table such as {{x = [1, 3, 224, 224]}}")
     return {name: tuple(shape) for name, shape in shapes.items()}
-
-
-def _share(where: str, table: Mapping[str, Any]) -> int:
-    """Return the share of multiprocessors that the stream's kernels occupy."""
-    share = table.get("share", 1)
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0.001 <= share <= 1:
-        raise SpecError(f"{where}: share is {share!r}; a part of the device from 0.001 to 1 is right")
-    return round(FULL_SHARE * share)
 
 
 def _period(where: str, rate: object) -> int:

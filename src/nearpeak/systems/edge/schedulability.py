@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nearpeak.core.edge.stream_answer import PROVED, REFUTED, UNDECIDED, Schedulability
-from nearpeak.core.edge.stream_rig import FULL_SHARE, Rig, SensorStream
+from nearpeak.core.edge.stream_rig import FULL_SHARE, Rig
 from nearpeak.errors import SpecError
 from nearpeak.systems.edge.demand_test import EngineTask, OpenTestError, deadline_violation, queue_response
 from nearpeak.systems.edge.engine_use import shared_engines, stage_windows, utilisation_of
@@ -33,7 +33,7 @@ def judge_streams(rig: Rig, schedule: str) -> Schedulability:
     Raises:
         SpecError: some streams state an offset and others do not.
 
-    >>> from nearpeak.core.edge.stream_rig import RigStage
+    >>> from nearpeak.core.edge.stream_rig import RigStage, SensorStream
     >>> def stream(name, period, time):
     ...     stages = (RigStage(engine="gpu", time_ns=time),)
     ...     return SensorStream(name=name, period_ns=period, deadline_ns=period, stages=stages)
@@ -51,7 +51,7 @@ def judge_streams(rig: Rig, schedule: str) -> Schedulability:
     if full or rig.has_offsets:
         course = simulate_streams(rig, schedule, stated, stops_at_miss=True)
         reason = f"{full[0]} is asked for more than all of its time" if full else "the stated arrivals lead to it"
-        if course.missed:
+        if course.position:
             return refutation(rig, course, reason)
         if full:
             return Schedulability(verdict=REFUTED, reason=f"{reason}; too slowly for a short timeline")
@@ -114,7 +114,8 @@ def queue_limits(rig: Rig) -> tuple[int, ...]:
     tasks = engine_tasks(rig)
     limits = {(index, place): stage.time_ns for index, stream in enumerate(rig.streams)
               for place, stage in enumerate(stream.stages)}  # fmt: skip
-    is_single = _has_single_stages(rig)
+    shared = shared_engines(rig.streams)  # where each stream waits at most once, its arrivals are exact
+    is_single = all(sum(stage.engine in shared for stage in stream.stages) <= 1 for stream in rig.streams)
     for _ in range(100):
         before = dict(limits)
         for rows, places in tasks.values():
@@ -128,12 +129,6 @@ def queue_limits(rig: Rig) -> tuple[int, ...]:
         if max(limits.values()) > 100 * max(stream.period_ns for stream in rig.streams):
             break
     raise OpenTestError
-
-
-def _has_single_stages(rig: Rig) -> bool:
-    """Return whether each stream waits at most once, so that its arrivals at the shared engine are exact."""
-    shared = shared_engines(rig.streams)
-    return all(sum(stage.engine in shared for stage in stream.stages) <= 1 for stream in rig.streams)
 
 
 def _any_offsets(rig: Rig, schedule: str) -> Schedulability:
@@ -154,7 +149,7 @@ def _any_offsets(rig: Rig, schedule: str) -> Schedulability:
     for place, pattern in enumerate(patterns):
         frames = MOST_FRAMES if place < len(exact) else SEARCHED_FRAMES
         course = simulate_streams(rig, schedule, pattern, stops_at_miss=True, most_frames=frames)
-        if course.missed:
+        if course.position:
             return refutation(rig, course, "these arrivals lead to it")
     return Schedulability(
         verdict=UNDECIDED, reason=f"{reason}, and {len(patterns)} arrival patterns show no miss"
@@ -197,7 +192,7 @@ def _offsets(rig: Rig, places: Sequence[tuple[int, int]], arrivals: Sequence[int
 def sliced(rig: Rig) -> Rig:
     """Return the rig with kernels cut into the fewest slices that let work with nearer deadlines pass in time.
 
-    >>> from nearpeak.core.edge.stream_rig import RigStage
+    >>> from nearpeak.core.edge.stream_rig import RigStage, SensorStream
     >>> def stream(name, period, time):
     ...     stages = (RigStage(engine="gpu", time_ns=time),)
     ...     return SensorStream(name=name, period_ns=period, deadline_ns=period, stages=stages)
@@ -220,14 +215,10 @@ def sliced(rig: Rig) -> Rig:
             stage = streams[index].stages[place]
             count = -(-stage.time_ns // room) if room > 0 else MOST_SLICES + 1
             if stage.slice_count < count <= MOST_SLICES:
-                streams[index] = _cut(streams[index], place, count)
+                stages = list(streams[index].stages)
+                stages[place] = replace(stage, slice_count=count, share=FULL_SHARE)
+                streams[index] = replace(streams[index], stages=tuple(stages))
                 again = True
         if not again:
             break
     return rig.with_streams(tuple(streams))
-
-
-def _cut(stream: SensorStream, place: int, count: int) -> SensorStream:
-    stages = list(stream.stages)
-    stages[place] = replace(stages[place], slice_count=count, share=FULL_SHARE)
-    return replace(stream, stages=tuple(stages))

@@ -26,7 +26,7 @@ class SimulatedCourse:
     """Whether the course repeats, so that nothing else can happen."""
     offsets_ns: tuple[int, ...]
     """Arrivals of the first frames."""
-    missed: tuple[int, int] | None
+    position: tuple[int, int] | None
     """Stream and frame of the first deadline that was missed."""
 
 
@@ -48,13 +48,17 @@ def simulate_streams(
     count = 0
     while True:
         for stream, frame in board.advance(stop):
-            end = board.ends_ns[stream][-1]
+            end = board.course.ends_ns[stream][-1]
             if end > board.arrival_ns(stream, frame) + rig.streams[stream].deadline_ns and missed is None:
                 missed = stream, frame
                 if stops_at_miss:
                     break
         count += frames
-        missed = missed or _starved(rig, board, stop)
+        unfinished = ((index, len(ends)) for index, ends in enumerate(board.course.ends_ns))
+        missed = missed or next((
+            (index, frame) for index, frame in unfinished
+            if board.arrival_ns(index, frame) + rig.streams[index].deadline_ns < stop
+        ), None)  # fmt: skip
         if missed and stops_at_miss:
             stop = min(stop, board.now_ns + 1)
         state = board.state(stop)
@@ -68,15 +72,6 @@ def simulate_streams(
     return _course(rig, board, (start, stop), is_whole, missed)
 
 
-def _starved(rig: Rig, board: Dispatcher, now_ns: int) -> tuple[int, int] | None:
-    """Return a frame that has not ended although its deadline is over."""
-    for index, stream in enumerate(rig.streams):
-        frame = len(board.ends_ns[index])
-        if board.arrival_ns(index, frame) + stream.deadline_ns < now_ns:
-            return index, frame
-    return None
-
-
 def _course(
     rig: Rig, board: Dispatcher, window: tuple[int, int], is_whole: bool, missed: tuple[int, int] | None
 ) -> SimulatedCourse:
@@ -86,13 +81,13 @@ def _course(
               zip(board.offsets_ns, rig.streams, strict=True)]  # fmt: skip
     until = stop
     for _ in range(60):
-        if all(len(ends) >= count for ends, count in zip(board.ends_ns, wanted, strict=True)):
+        if all(len(ends) >= count for ends, count in zip(board.course.ends_ns, wanted, strict=True)):
             break
         until += max(stream.period_ns for stream in rig.streams)
         for _ended in board.advance(until):
             pass
     responses, arrivals = [], []
-    for index, (ends, count) in enumerate(zip(board.ends_ns, wanted, strict=True)):
+    for index, (ends, count) in enumerate(zip(board.course.ends_ns, wanted, strict=True)):
         rows = [
             (end - board.arrival_ns(index, frame), board.arrival_ns(index, frame))
             for frame, end in enumerate(ends[:count]) if board.arrival_ns(index, frame) >= start
@@ -100,16 +95,16 @@ def _course(
         responses.append(tuple(response for response, _ in rows))
         arrivals.append(tuple(arrival for _, arrival in rows))
     return SimulatedCourse(
-        runs=board.runs, responses_ns=tuple(responses), arrivals_ns=tuple(arrivals), is_whole=is_whole,
-        offsets_ns=board.offsets_ns, missed=missed,
+        runs=board.course.runs, responses_ns=tuple(responses), arrivals_ns=tuple(arrivals), is_whole=is_whole,
+        offsets_ns=board.offsets_ns, position=missed,
     )  # fmt: skip
 
 
 def refutation(rig: Rig, course: SimulatedCourse, reason: str) -> Schedulability:
     """Return the verdict on a rig whose simulated course has a late frame, with what ran meanwhile."""
-    if course.missed is None:
+    if course.position is None:
         raise AssertionError("a refutation needs a late frame")
-    index, frame = course.missed
+    index, frame = course.position
     stream = rig.streams[index]
     arrival = course.offsets_ns[index] + frame * stream.period_ns
     own = [run for run in course.runs if run.stream == stream.name and run.item == frame]

@@ -51,7 +51,7 @@ def plan_streams(rig: Rig, target: str, schedule: str = "streams") -> PlannedStr
     )  # fmt: skip
     return PlannedStreams(
         rig=ready, target=target, schedule=schedule, outcome=outcome,
-        utilisation={engine: float(share) for engine, share in used.items()},
+        busy_ratio={engine: float(share) for engine, share in used.items()},
         responses=_responses(rig, ready, schedule, outcome, course), is_whole_cycle=course.is_whole,
         overlaps=overlaps_of(ready, course.runs, schedule), ages=_ages(ready, course),
         floor_s=floor / 1e9, makespan_s=makespan / 1e9, serial_s=serial / 1e9,
@@ -79,7 +79,7 @@ def makespans(rig: Rig, schedule: str) -> tuple[int, int, int]:
     board = Dispatcher(once, schedule, [0] * len(once))
     for _ended in board.advance(serial + 1):
         pass
-    makespan = max(ends[0] for ends in board.ends_ns)
+    makespan = max(ends[0] for ends in board.course.ends_ns)
     return int(max(*(stream.time_ns for stream in rig.streams), *loads.values())), makespan, serial
 
 

@@ -121,7 +121,7 @@ def test_a_saved_page_calibrates_another_and_models_are_predicted_on_a_board(tmp
 
 
 @pytest.mark.parametrize(("old", "new", "kind", "message"), [
-    ("return found\n", "raise ValueError('no ink')\n", MeasureError, "stage detect: raised ValueError: no ink"),
+    ("return found\n", "raise ValueError('no ink')\n", MeasureError, "ValueError: no ink (glyph_stages.py, line"),
     ("def crops", "def other", SpecError, "stage crop"),
 ])  # fmt: skip
 def test_a_stage_that_raises_or_is_missing_is_one_line(tmp_path, old, new, kind, message):

@@ -68,7 +68,7 @@ def test_responses_limits_and_ages_of_two_streams_are_those_of_the_hand_calculat
     assert (first.worst_s, second.worst_s) == (0.004, 0.009)
     assert first.limit_s == pytest.approx(0.009, abs=1e-8)  # b arrived one nanosecond before
     assert second.limit_s == pytest.approx(0.009)
-    assert planned.utilisation["gpu"] == pytest.approx(0.65)
+    assert planned.busy_ratio["gpu"] == pytest.approx(0.65)
     assert {(row.stream, row.worst_s) for row in planned.ages} == {("a", 0.004), ("b", 0.024)}
 
 
@@ -86,7 +86,7 @@ def test_the_rate_that_breaks_is_the_last_one_that_is_proved():
 def test_cores_are_dealt_out_and_the_least_mode_is_named():
     def slow(factor):
         streams = tuple(stream(name, 10, ("cpu", 2 * factor, 1000)) for name in "abc")
-        return Rig(name="r", streams=streams, engine_counts={"cpu": 3})
+        return Rig(name="r", streams=streams, engine_count={"cpu": 3})
 
     factors = {"m:15W": 6, "m:30W": 3, "m:50W": 1}
     modes, least = compare_modes([("m:50W", 50.0), ("m:15W", 15.0), ("m:30W", 30.0)], lambda name: slow(factors[name]),
