@@ -100,8 +100,7 @@ def tune(
     )  # fmt: skip
     with _shown(plan) as progress:
         answer = tuned(space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress)
-    document = report.document_of(answer)
-    shared.write_page(html, document)
+    shared.write_page(html, document := report.document_of(answer))
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
     if not answer.objectives and answer.winner is None and finalists:
         raise typer.Exit(11)
