@@ -58,7 +58,7 @@ def planted(seed: int) -> Iterator[tuple[str, float, float]]:
     """Yield each break with its predicted and its measured cost."""
     draw, target, run = random.Random(seed), target_of(CPU), run_cost()
     hot_ratio = hot_copy_ratio(target)
-    print(f"a run of a session costs {1e6 * run.usual_s:.1f} µs; hot copies take {hot_ratio:.2f} of cold ones", flush=True)
+    print(f"a session's run costs {1e6 * run.usual_s:.1f} µs; hot copies take {hot_ratio:.2f} of cold", flush=True)
     host = EngineHost(
         engine=run,
         left_piece=run,
