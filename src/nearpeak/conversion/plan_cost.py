@@ -41,6 +41,8 @@ class EngineHost:
     """Start of a call outside of engines."""
     runs_ahead: bool = True
     """Whether the host issues work ahead of the device, so that the slower of the two decides."""
+    fuses_neighbours: bool = True
+    """Whether engines compute pointwise neighbours in one kernel, apart from epilogues of products."""
     copies_all: bool = False
     """Whether each tensor that an engine or a stretch hands over is copied besides, whatever its layout."""
 
@@ -157,7 +159,11 @@ class PlanCosts:
             total = self.unfused(rest)
             for position, share in found.shares.items():
                 total = total + self._interval(position).times(share)
-            for group in fused_calls(_part(self.graph.workload, rest, self._readers)) if len(rest) > 1 else ():
+            for group in (
+                fused_calls(_part(self.graph.workload, rest, self._readers))
+                if self.host.fuses_neighbours and len(rest) > 1
+                else ()
+            ):
                 members = [known for place in group.positions if (known := self.call(rest[place])) is not None]
                 if len(members) > 1:
                     whole = Interval(

@@ -16,7 +16,7 @@ from nearpeak.conversion.engine_conversion import engine_conversion
 from nearpeak.conversion.epilogues import epilogues, reader_counts
 from nearpeak.conversion.group_norms import decomposed_norms
 from nearpeak.conversion.model_graph import model_graph
-from nearpeak.conversion.plan_cost import PlanCosts, Split
+from nearpeak.conversion.plan_cost import SERIAL, EngineHost, PlanCosts, Split
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.ops import case
 from nearpeak.prediction.case_prediction import predict_case
@@ -91,6 +91,15 @@ def test_parts_of_a_plan_add_up(block):
     whole = costs.plan(Split(taken=(True,) * 9))
     assert whole.engine.time_s < costs.unfused(range(len(costs.graph.workload.calls))).time_s
     assert whole.border.time_s == whole.left.time_s == 0.0
+
+
+def test_engines_that_keep_pointwise_neighbours_apart_take_longer_and_serial_hosts_add_up(block):
+    graph, split = model_graph(block), Split(taken=(True,) * 9)
+    fused = PlanCosts(graph, H100).plan(split)
+    apart = PlanCosts(graph, H100, EngineHost(fuses_neighbours=False)).plan(split)
+    assert apart.engine.time_s > fused.engine.time_s
+    serial = PlanCosts(graph, H100, SERIAL).plan(split)
+    assert serial.total.time_s == pytest.approx(serial.engine.time_s + serial.host.time_s)
 
 
 def test_the_greedy_plan_or_its_least_size_is_near_the_best_of_all_splits(tmp_path):
