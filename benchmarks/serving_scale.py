@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks._figures import Figure
 from benchmarks._serving_rows import SHARED, Row, rows_of
-from nearpeak.api.serving_plan import serving_time
+from nearpeak.api.serving.serving_plan import serving_time
 from nearpeak.core.systems.serving_answer import ServingAnswer
 from nearpeak.errors import NearpeakError
 from nearpeak.systems.serving.engine_costs import engine_costs

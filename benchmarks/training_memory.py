@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks._figures import ROOT, Figure
-from nearpeak.api.job_plan import CONTEXT_BYTES
+from nearpeak.api.training.job_plan import CONTEXT_BYTES
 from nearpeak.core.systems.rank_memory import RankMemory
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from benchmarks._figures import Figure
 from benchmarks._training_rows import NOISE, TrainingCase, UnansweredError, target_name, training_case
-from nearpeak.api.training_time import training_time
+from nearpeak.api.training.training_time import training_time
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_answer import TrainingAnswer

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks._figures import Figure
-from nearpeak.api.training_time import training_time
+from nearpeak.api.training.training_time import training_time
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.targets.clusters import cluster_of
 

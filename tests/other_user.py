@@ -2,11 +2,25 @@
 
 import json
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 OTHER = 65534
 """The user `nobody`."""
+
+
+def open_to_all(folder):
+    """Let every user into a test's folder and those above it, which pytest keeps to its own user, however deep it lies.
+
+    Without it another user would be refused by a folder above, and not by what the test looks at.
+    """
+    top = Path(tempfile.gettempdir()).resolve()
+    for place in (folder, *folder.parents):
+        if place.resolve() == top or place.stat().st_uid != os.geteuid():
+            break
+        place.chmod(0o777)
 
 
 def as_other_user(work):

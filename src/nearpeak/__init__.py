@@ -1,8 +1,8 @@
 """nearpeak: how near to the hardware's peak is this work, is it getting worse, and what is worth doing next?"""
 
 from nearpeak.api.achievable_time import explain, predict, simulate
+from nearpeak.api.edge.pipeline_plan import stage as stage  # marks parts of programs; it answers no question
 from nearpeak.api.measured_analysis import compare, judge, measure, validate
-from nearpeak.api.pipeline_plan import stage as stage  # marks parts of programs; it answers no question
 from nearpeak.api.questions import analyze, bound, capture, case, case_table, provision, target
 from nearpeak.core.answers.analysis import Analysis
 from nearpeak.core.answers.bound import Bound, Policy

@@ -39,11 +39,11 @@ def test_no_schedule_of_200_random_graphs_beats_a_proved_term():
 
 
 @pytest.mark.slow
-def test_no_schedule_of_500_further_random_graphs_beats_a_proved_term():
+def test_no_schedule_of_250_further_random_graphs_beats_a_proved_term():
     """Of as many as a test run has time for; `python -m benchmarks.run brute_force` searches 2,500 others."""
-    results = list(islice(searched(count(10_000)), 500))
+    results = list(islice(searched(count(10_000)), 250))
     assert {seed: found for seed, _, found, _ in results if found} == {}
-    assert len(results) == 500
+    assert len(results) == 250
 
 
 def gemm(m, n, k):
@@ -93,7 +93,7 @@ def test_no_schedule_of_a_single_operator_beats_a_proved_term(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(2, 2, 2), (2, 3, 2), (3, 1, 2), (1, 3, 2)])
+@pytest.mark.parametrize("shape", [(2, 2, 2), (3, 1, 2), (1, 3, 2)])
 def test_no_schedule_of_a_larger_product_beats_a_proved_term(shape):
     graph, made = gemm(*shape)
     program, workload = graph.finished([made])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from house_rules import PACKAGE, modules, nodes, parsed
 
-MOST_FILES, MOST_HOPS, HOP_LINES, LEAST_LINES = 30, 400, 5, 40
+MOST_FILES, MOST_HOPS, HOP_LINES, LEAST_LINES = 30, 2.8, 5, 40
 REGISTRIES = (
     "ops/*", "targets", "prediction/models", "simulation/lowering", "cli/question", "cli/run", "cli/team", "web/pages",
     "farm/kinds", "farm/executors", "store/importers", "store/migrations/versions", "measurement/runners",
@@ -16,7 +16,7 @@ REGISTRIES = (
     "systems/training/schedules",
 )  # fmt: skip
 """Folders of one file per thing, where the name of the thing is the stem of its file."""
-FIELD_TERMS = {"embedding", "family", "finding", "lowering", "ranking", "rounding", "sampling", "timing"}
+FIELD_TERMS = {"embedding", "family", "finding", "learning", "lowering", "ranking", "rounding", "sampling", "timing"}
 """Nouns of the field that end like a gerund, a participle or an adverb."""
 QUESTIONS = ("What ", "Which ", "How ", "Whether ", "Who ", "Why ", "Where ", "When ")
 
@@ -72,8 +72,10 @@ def hops(source: str) -> list[str]:
 
 
 def test_few_private_functions_are_called_once_with_a_body_of_five_lines():
-    found = [f"{place(file)}: {name}" for file in modules() for name in hops(file.read_text(encoding="utf-8"))]
-    assert len(found) <= MOST_HOPS, "\n".join(found)
+    sources = {place(file): file.read_text(encoding="utf-8") for file in modules()}
+    found = [f"{name}: {hop}" for name, source in sources.items() for hop in hops(source)]
+    lines = sum(source.count("\n") for source in sources.values())
+    assert len(found) <= MOST_HOPS * lines / 1000, "\n".join(found)
 
 
 def test_a_function_that_is_called_once_is_seen_and_a_callback_is_not():

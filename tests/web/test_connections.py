@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra web)")
 pytest.importorskip("httpx", reason="httpx is not installed (extra dev)")
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
-from tests.other_user import as_other_user
+from tests.other_user import as_other_user, open_to_all
 from tests.web.conftest import HERE, served
 
 from nearpeak.cli.team.serve import serve
@@ -196,8 +196,7 @@ def test_another_user_reads_no_store_that_was_made_here(tmp_path):
     try:
         with open_store(place, create=True) as store:
             store.access.add_token("ci", "read", days=1)
-            for path in (tmp_path, *tmp_path.parents[:2]):
-                path.chmod(0o777)
+            open_to_all(tmp_path)
             files = [str(path) for path in tmp_path.iterdir()]
             for path in files:
                 assert as_other_user(lambda path=path: os.close(os.open(path, os.O_RDONLY))) == "PermissionError", path

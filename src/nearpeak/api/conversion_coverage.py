@@ -1,12 +1,17 @@
-"""The public function coverage: which parts of a model a backend converts, and what the rest costs."""
+"""The public functions coverage and engine_coverage: which parts of a model a backend converts, at what cost."""
 
 import dataclasses
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nearpeak.conversion.converted_parts import Conversion
+from nearpeak.conversion.engine_parts import EngineCoverage
 from nearpeak.core.runs.measurement import Fallback, Timing
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.target import Target
 from nearpeak.errors import MeasureError, SpecError, error_type
 
 
@@ -67,6 +72,78 @@ def coverage(
     }  # fmt: skip
     reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
     raise MeasureError(f"{model}: {reason.replace(str(path), str(model))}")
+
+
+def engine_coverage(
+    model: Path, engine: str, targets: Sequence[str | Target], *, table: Path | None = None,
+    options: CaptureOptions = CaptureOptions(), without: tuple[str, ...] = (), least_count: int = 1,
+    worth_s: float = 0.0,
+) -> EngineCoverage:  # fmt: skip
+    """Return what an engine that need not be installed takes of a model, and what the rest costs on each device.
+
+    Nothing is executed. Where the engine is installed in this version, its parser answers instead of the table.
+
+    Args:
+        model: an ONNX file, or a problem file, which PyTorch exports in a process of its own.
+        engine: name and version, `tensorrt:10.1`.
+        table: capability table of the user's own, in place of the one that comes with nearpeak.
+        without: operator types that are treated as denied.
+        least_count: least nodes of an engine.
+        worth_s: time of a run that a plug-in must save to pay.
+
+    Raises:
+        SpecError: the engine is unknown, the table malformed, or the file missing or with an open input.
+        CaptureError: the file is not a sound ONNX model.
+    """
+    from nearpeak.api.questions import device_of
+    from nearpeak.conversion.capability_table import table_of
+    from nearpeak.conversion.engine_conversion import engine_conversion
+    from nearpeak.conversion.installed_engine import refused_nodes
+
+    capabilities = table_of(engine, table)
+    devices = [device_of(target) for target in targets]
+    if not model.is_file():
+        raise SpecError(f"{model}: not found")
+    with _as_onnx(model, options) as path:
+        answer = engine_conversion(
+            path, capabilities, devices, options, without=without, least_count=least_count, worth_s=worth_s,
+            installed=None if table is not None else refused_nodes(capabilities, path),
+        )  # fmt: skip
+    return dataclasses.replace(answer, model=model.name)
+
+
+@contextmanager
+def _as_onnx(model: Path, options: CaptureOptions) -> Iterator[Path]:
+    """Give the ONNX file of a model; a problem file is exported by PyTorch, in a process of its own."""
+    if model.suffix != ".py":
+        yield model
+        return
+    from nearpeak.base.isolation import call_isolated
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{model.stem}.onnx"
+        ending = call_isolated(
+            "nearpeak.api.conversion_coverage:export_problem", {"path": str(model.resolve()), "file": str(path)},
+            timeout_s=options.timeout_s, memory_bytes=options.memory_bytes,
+        )  # fmt: skip
+        if ending.verdict == "error":
+            raise error_type(ending.value[0], MeasureError)(ending.value[1])
+        if ending.verdict != "result":
+            reason = ": ".join(map(str, ending.value)).splitlines() if ending.verdict == "raised" else [ending.verdict]
+            raise MeasureError(f"{model}: the export to ONNX ended with {reason[0]}")
+        yield path
+
+
+def export_problem(path: str, file: str) -> bool:
+    """Write the model of a problem file as an ONNX file, in this process."""
+    import torch
+
+    from nearpeak.conversion.onnx_conversion import problem_of
+    from nearpeak.measurement.machine.onnx_session import exported_module
+
+    model, inputs = problem_of(Path(path))
+    Path(file).write_bytes(exported_module(torch, model, inputs))
+    return True
 
 
 def onnx_conversion_record(path: str, **arguments: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The public functions case, target, capture, bound, analyze and provision."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -115,7 +116,7 @@ def analyze(
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
     devices = [device_of(name) for name in targets]
     analysis = analysis_of(workload, devices, policy, version=version())
-    return with_expectations(analysis, workload, devices, execution=execution)
+    return with_expectations(analysis, workload, devices, execution=execution, policy=policy.dtype)
 
 
 def provision(
@@ -157,6 +158,7 @@ def capture(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     input_values: Mapping[str, tuple[float, ...]] | None = None,
     axes: Mapping[str, int] | None = None,
+    engine: str | None = None,
     timeout_s: float = 600.0,
     memory_bytes: int = 16 << 30,
 ) -> Workload:
@@ -186,12 +188,14 @@ def capture(
         shapes: shape of each ONNX input by name.
         input_values: values of ONNX inputs that decide what runs, such as a sample rate; one stands for all elements.
         axes: extent of each variable axis of a kernel definition.
+        engine: inference engine that runs the step: `tensorrt`, `onnxruntime`, with `:fp16` or `:int8` where it is told
+            to build in that format; bounds and times are then those of its kernels.
     """
     options = CaptureOptions(
         step=step, training=training, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype,
         autocast=autocast, weights=weights, activations=activations, kv_cache=kv_cache, fusion=fusion,
         guess_sizes=guess_sizes, shapes=shapes or {},
-        input_values=input_values or {}, axes=axes or {},
+        input_values=input_values or {}, axes=axes or {}, engine=engine,
         timeout_s=timeout_s, memory_bytes=memory_bytes,
     )  # fmt: skip
     return capture_with(source, options, inputs)
@@ -199,10 +203,15 @@ def capture(
 
 def capture_with(source: str | Path | Callable[..., object], options: CaptureOptions, inputs: Any = None) -> Workload:
     """Return the workload of a model step, see `capture`, whose options are one value."""
+    from nearpeak.core.work.engine_choice import engine_of
+    from nearpeak.frontends.inference_engine.engine_lowering import lowered
     from nearpeak.frontends.source_types import captured, captured_callable, refuse_for_lists
     from nearpeak.suites.suite_names import names_suite, read_suite
     from nearpeak.suites.suite_workload import workload_of
 
+    if options.engine is not None:
+        step = capture_with(source, dataclasses.replace(options, engine=None), inputs)
+        return lowered(step, engine_of(options.engine))
     if callable(source):
         return captured_callable(source, inputs, options)
     if inputs is not None:

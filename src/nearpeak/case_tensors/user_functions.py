@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from nearpeak.case_tensors.output_shapes import output_names
 from nearpeak.case_tensors.user_modules import on_inputs
 from nearpeak.core.runs.measurement import Outcome
+from nearpeak.core.tuning.space import settings_of
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 
@@ -53,15 +54,22 @@ def exception_text(error: BaseException) -> str:
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     """Return the function that `module:function` or `path/file.py:function` names; the current folder is on the path.
 
+    A configuration behind the name is bound to it: `kernels.py:softmax[block=64,stages=2]`.
+
     Args:
         where: option or runner that the text belongs to, with which errors begin.
 
     Raises:
         SpecError: there is none, or its module cannot be imported.
 
-    >>> function_of("math:sqrt")(4.0)
-    2.0
+    >>> function_of("math:sqrt")(4.0), function_of("json:dumps[sort_keys=true]")({"b": 1, "a": 2})
+    (2.0, '{"a": 2, "b": 1}')
     """
+    if text.endswith("]"):
+        text, _, words = text[:-1].partition("[")
+        bare = function_of(text, where)
+        configured = functools.partial(bare, **settings_of(words, f"{where} {text}"))
+        return functools.update_wrapper(configured, bare)
     target = object_of(text, where)
     if isinstance(target, type):
         raise SpecError(f"{where} {text!r}: is a class; name a function, or an object of the class")

@@ -15,6 +15,7 @@ import numpy as np
 from nearpeak.base.folders import keep_compiled_code
 from nearpeak.base.input_files import check_file
 from nearpeak.conversion.converted_parts import Conversion
+from nearpeak.conversion.convex_pieces import convex_pieces
 from nearpeak.conversion.onnx_pieces import feeds_of, in_pieces, inferred, pieces_of
 from nearpeak.core.runs.measurement import Fallback
 from nearpeak.errors import SpecError
@@ -169,34 +170,11 @@ def _renamed(onnx: Any, item: Any, name: str) -> Any:
 
 
 def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:
-    """Return the pieces that the nodes form, without cyclic dependencies between pieces.
-
-    Nodes of one piece are connected and have the same number of boundaries between them and the inputs.
-    """
-    depth: dict[str, tuple[int, bool]] = {}
-    piece: dict[str, int] = {}
-    parents: list[int] = []
-
-    def root(number: int) -> int:
-        while parents[number] != number:
-            number = parents[number]
-        return number
-
-    for node in nodes:
-        converted = node.key not in refused
-        sources = [name for name in node.proto.input if name in depth]
-        level = max((depth[name][0] + (depth[name][1] != converted) for name in sources), default=0)
-        number = len(parents)
-        parents.append(number)
-        for name in sources:
-            if depth[name] == (level, converted):
-                parents[root(piece[name])] = root(number)
-        for name in node.proto.output:
-            depth[name], piece[name] = (level, converted), number
-    groups: dict[int, tuple[bool, list[_Node]]] = {}
-    for number, node in enumerate(nodes):
-        groups.setdefault(root(number), (node.key not in refused, []))[1].append(node)
-    return list(groups.values())
+    """Return the pieces that the nodes form, without cyclic dependencies between pieces."""
+    makers = {name: number for number, node in enumerate(nodes) for name in node.proto.output if name}
+    links = [[makers[name] for name in node.proto.input if name in makers] for node in nodes]
+    pieces = convex_pieces(links, [node.key not in refused for node in nodes])
+    return [(nodes[piece[0]].key not in refused, [nodes[number] for number in piece]) for piece in pieces]
 
 
 def _pieces_s(

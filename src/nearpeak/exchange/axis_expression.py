@@ -1,6 +1,7 @@
 """Evaluation of arithmetic expressions and constraints over axis names, parsed without executing Python."""
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,10 +12,14 @@ _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
-_COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], bool]] = {
+_COMPARE: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }  # fmt: skip
+_COMPARE_SETTINGS = _COMPARE | {
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
 _LARGEST = 2**63
 
 
@@ -50,6 +55,61 @@ def is_over(text: str, axes: Mapping[str, int]) -> bool:
     except SpecError:
         return False
     return True
+
+
+def fulfilled(text: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether a constraint over settings holds: besides arithmetic, `and`, `or`, `not`, `in` and texts.
+
+    Raises:
+        SpecError: it is no such expression, or a name is not known.
+
+    >>> fulfilled("block % 32 == 0 and (order == 'row' or not padded)", {"block": 64, "order": "row", "padded": 1})
+    True
+    """
+    try:
+        return _truth(_parsed(text), settings, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError):
+        raise _refused(text, "is not a constraint over numbers and texts") from None
+    except ZeroDivisionError:
+        raise _refused(text, "divides by zero") from None
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names that an expression uses.
+
+    >>> sorted(names_in("a * b <= 4 * a"))
+    ['a', 'b']
+    """
+    try:
+        return frozenset(node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _refused(text, "is not an expression") from None
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def _truth(node: ast.AST, settings: Mapping[str, Any], text: str) -> bool:
+    if isinstance(node, ast.BoolOp):
+        parts = (_truth(part, settings, text) for part in node.values)
+        return all(parts) if isinstance(node.op, ast.And) else any(parts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not _truth(node.operand, settings, text)
+    if isinstance(node, ast.Compare):
+        values = [_operand(part, settings, text) for part in (node.left, *node.comparators)]
+        pairs = zip(node.ops, values, values[1:], strict=False)
+        return all(_COMPARE_SETTINGS[type(op)](left, right) for op, left, right in pairs)
+    return bool(_operand(node, settings, text))
+
+
+def _operand(node: ast.AST, settings: Mapping[str, Any], text: str) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str):
+        return node.value
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_operand(part, settings, text) for part in node.elts]
+    return _value(node, settings, text)
 
 
 def _value(node: ast.AST, axes: Mapping[str, int], text: str) -> Any:

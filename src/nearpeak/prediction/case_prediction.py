@@ -17,6 +17,8 @@ from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.ops.shared.tables.case_table import CaseGroup, CaseTable
 from nearpeak.prediction.calibration.intervals import cells_of, ends_by_band, stretched
+from nearpeak.prediction.engine.engine_coefficients import has_engine_model
+from nearpeak.prediction.engine.engine_prediction import engine_prediction
 from nearpeak.prediction.kernel_model import USUAL, CaseColumns, KernelModel, Rows, Setting, case_columns, leading
 from nearpeak.prediction.model_choice import model_of
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, may_hide_power_limit, power_limit_cost
@@ -73,6 +75,8 @@ def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Pat
     """
     if file is not None:
         return predicted(case_columns(case), target, setting, file)
+    if setting.engine and has_engine_model(target):
+        return engine_prediction(case, target)
     return _shipped_prediction(case, Same(target), setting)
 
 

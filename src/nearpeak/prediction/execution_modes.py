@@ -42,7 +42,8 @@ def usual_mode(workload: Workload) -> str:
     """
     if workload.groups:
         return COMPILED
-    return GRAPH if workload.origin.get("kind") in ("onnx", "jax") else EAGER
+    is_built = workload.origin.get("kind") in ("onnx", "jax") or "engine" in workload.origin
+    return GRAPH if is_built else EAGER
 
 
 def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, target: Target) -> tuple[ExecutionTime, ...]:
@@ -62,7 +63,7 @@ def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, targe
     call_count = sum(call.call_count for call in calls)
     plain = _plain(step, answer.bound_s, kernels)
     fused = _fused(plain, workload, rows, answer.bound_s)
-    eager = eager_cost(call_count, kernels, sum(workload.skipped.values()))
+    eager = eager_cost(call_count, kernels, sum(workload.skipped.values()), target)
     ways = ((EAGER, plain, eager), (GRAPH, plain, GRAPH_LAUNCH), (COMPILED, fused, GRAPH_LAUNCH))
     return tuple(_submitted(mode, device, host, step) for mode, device, host in ways)
 
@@ -103,9 +104,9 @@ def _fused(plain: DeviceTime, workload: Workload, rows: Calls, bound_s: float) -
         if len(members) < 2:
             continue
         removed += len(members) - 1
-        for cause, time_s in _saved_s(group, members).items():
+        for cause, time_s in saved_s(group, members).items():
             saved[cause] = saved.get(cause, 0.0) + time_s
-        share = sum(_saved_s(group, members).values()) / sum(call.time_s for _, call in members)
+        share = sum(saved_s(group, members).values()) / sum(call.time_s for _, call in members)
         for end, times in enumerate(([call.low_s for _, call in members], [call.high_s for _, call in members])):
             ends_s[end] += share * sum(times)
     time_s = max(plain.time_s - sum(saved.values()), min(bound_s, plain.time_s))
@@ -117,8 +118,12 @@ def _fused(plain: DeviceTime, workload: Workload, rows: Calls, bound_s: float) -
     )  # fmt: skip
 
 
-def _saved_s(group: FusedCalls, members: Sequence[tuple[float, CallPrediction]]) -> Mapping[str, float]:
-    """Return by cause what one kernel saves against its calls: starts but the longest, and traffic."""
+def saved_s(group: FusedCalls, members: Sequence[tuple[float, CallPrediction]]) -> Mapping[str, float]:
+    """Return by cause what one kernel saves against its calls: starts but the longest, and traffic.
+
+    Args:
+        members: bound and prediction of each call of the group.
+    """
     starts = [min(max(call.gap_s.get(LAUNCH, 0.0), 0.0), call.time_s - bound_s) for bound_s, call in members]
     less = 1.0 - group.traffic_ratio
     saved = {LAUNCH: sum(starts) - max(starts), TRAFFIC: less * sum(bound_s for bound_s, _ in members)}

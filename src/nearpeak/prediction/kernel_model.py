@@ -78,6 +78,8 @@ class Setting:
     """Device whose own coefficients are not used, as if it had not been measured (leave-one-out)."""
     is_corrected: bool = True
     """Whether the bounded correction, where the coefficients have one, is part of the time: the term `library`."""
+    engine: str = ""
+    """Inference engine that builds the kernels, where boards have a model of it: `tensorrt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Operand formats of a product and the device unit that multiplies them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nearpeak.core.work.dtype import DTYPES, DType
 from nearpeak.core.work.target import Target
@@ -62,6 +63,22 @@ def _widely_added(target: Target, unit: str) -> str:
     wide = "tensor.bf16"
     slower = wide in target.peaks and target.peaks[wide].flop_per_s < target.peaks[unit].flop_per_s
     return wide if unit == "tensor.fp16" and slower and target.vendor == "NVIDIA" else unit
+
+
+def with_rounding(target: Target, policy: str) -> Target:
+    """Return the target as kernels see it that may round fp32 products to TF32; the same one where they may not.
+
+    Args:
+        policy: `strict`, `tf32` or `hard`, as bounds take it.
+
+    >>> from nearpeak.core.work.dtype import DTYPES
+    >>> from nearpeak.targets import target_of
+    >>> fastest(with_rounding(target_of("jetson_orin_nano"), "tf32"), DTYPES["fp32"])
+    'tensor.fp32'
+    """
+    if policy == "strict" or "tensor.tf32" not in target.peaks or "tensor.fp32" in target.peaks:
+        return target
+    return replace(target, peaks={**target.peaks, "tensor.fp32": target.peaks["tensor.tf32"]})
 
 
 def got(target: Target) -> str:

@@ -13,6 +13,7 @@ from nearpeak.prediction import format_opportunities as formats
 from nearpeak.prediction import step_opportunities as steps
 from nearpeak.prediction.execution_modes import executions_of, usual_mode
 from nearpeak.prediction.kernel_model import USUAL, Setting
+from nearpeak.prediction.product_units import with_rounding
 from nearpeak.prediction.step_time import with_predictions
 
 _GRAPHS = {"NVIDIA": "CUDA graph", "AMD": "HIP graph"}
@@ -27,6 +28,7 @@ def with_expectations(
     execution: str = "",
     file: Path | None = None,
     setting: Setting = USUAL,
+    policy: str = "strict",
 ) -> Analysis:
     """Return the analysis of a workload with expected times in every execution mode, and opportunities in one of them.
 
@@ -34,6 +36,7 @@ def with_expectations(
         targets: those of the analysis, in its order.
         execution: the mode of headline and opportunities; by default the usual one of the workload's source.
         file: coefficients of the user's own.
+        policy: units that may form products, as bounds take it: with `tf32` fp32 products run on units for TF32.
 
     Raises:
         SpecError: the mode is unknown, or the workload is a list of cases.
@@ -41,6 +44,9 @@ def with_expectations(
     check_mode(execution)
     if execution and workload.step == "sweep":
         raise SpecError(f"--execution {execution}: {workload.name} is a list of cases, which no one step submits")
+    if workload.origin.get("engine", "").partition(":")[0] == "tensorrt":
+        setting = dataclasses.replace(setting, engine="tensorrt")
+    targets = [with_rounding(target, policy) for target in targets]
     predicted = with_predictions(analysis, targets, file, setting)
     mode = execution or usual_mode(workload)
     answers = [

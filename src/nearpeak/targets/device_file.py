@@ -60,6 +60,9 @@ def parse_target(name: str, raw: Mapping[str, Any], where: str = "") -> Target:
     )
 
 
+_INTEGERS = "tensor.int8"
+
+
 def positive_quantity(where: str, text: str, unit: str) -> float:
     """Return the number of `unit` that `text` states, which must be finite and above 0.
 
@@ -93,8 +96,10 @@ def _check_entries(where: str, raw: Mapping[str, Any]) -> None:
 
 
 def _unstated(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the units whose rate no document states."""
+    """Return the units whose rate nothing states; a CPU that was measured before its integers were has one."""
     units = tuple(raw.get("unstated", ()))
+    if raw.get("measured") and raw["kind"] == "cpu" and not units and _INTEGERS not in raw["peak"]:
+        return (_INTEGERS,)
     if units and not raw.get("unstated_source"):
         raise SpecError(f"{where}: unstated has no unstated_source: what says that the device has these units")
     for unit in units:
@@ -116,8 +121,9 @@ def _check_partitions(where: str, raw: Mapping[str, Any], clock_hz: float) -> No
                 raise SpecError(f"{place}.{key} is {row[key]}; it must be above 0 and at most {limit}")
         if "clock" in row and positive_quantity(f"{place}.clock", row["clock"], "Hz") > clock_hz:
             raise SpecError(f"{place}.clock is {row['clock']!r}, above the device's {clock_hz / 1e9:.4g} GHz")
-        if "power" in row:
-            positive_quantity(f"{place}.power", row["power"], "W")
+        for key, unit in (("power", "W"), ("host_clock", "Hz")):
+            if key in row:
+                positive_quantity(f"{place}.{key}", row[key], unit)
 
 
 def _check_keys(place: str, row: object, known: Mapping[str, type]) -> None:

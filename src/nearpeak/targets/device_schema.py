@@ -37,11 +37,11 @@ JOINED = "devices"
 """Key of a link that may be left open: how many devices such links join."""
 
 PARTITION: dict[str, type] = {
-    "sm_count": int, "dram_ratio": float, "l2_ratio": float, "clock": str, "power": str, "source": str,
-    "verified": bool,
+    "sm_count": int, "dram_ratio": float, "l2_ratio": float, "clock": str, "power": str,
+    "host_count": int, "host_clock": str, "source": str, "verified": bool,
 }  # fmt: skip
 """Keys of a partition (`sm_count`, ratios of memory and cache) or power mode (`clock`, `power`, `sm_count` of the
-multiprocessors that it leaves on, `dram_ratio`)."""
+multiprocessors that it leaves on, `dram_ratio`, cores of the host that it leaves on and their clock)."""
 
 TAGS: dict[str, type] = {"source": str, "verified": bool}
 """Keys that every table may have in addition to its numbers."""

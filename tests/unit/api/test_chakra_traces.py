@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nearpeak.api.chakra_traces import write_chakra_traces
+from nearpeak.api.training.chakra_traces import write_chakra_traces
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import SpecError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearpeak.api.goodput_words import goodput_in_words
+from nearpeak.api.training.goodput_words import goodput_in_words
 from nearpeak.errors import SpecError
 
 BASE = "checkpoint=60s,restart=10min,mtbf=3.1h"

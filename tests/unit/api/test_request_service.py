@@ -2,9 +2,9 @@
 
 import pytest
 
-from nearpeak.api.request_service import engine_of, serve_requests
+from nearpeak.api.serving.request_service import engine_of, serve_requests
 from nearpeak.core.systems.serving_layout import ServingLayout
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.systems.serving.latency_metrics import request_metric
 from nearpeak.systems.serving.loads.arrival_process import open_load
 
@@ -33,5 +33,5 @@ def test_what_cannot_be_served_is_refused_in_one_line():
         serve_requests(LOAD, "llama-3.1-8b", "h100_sxm", context_token_count=500, **SMALL)
     with pytest.raises(SpecError, match="KV blocks; the cache has 4"):
         serve_requests(LOAD, "llama-3.1-8b", "h100_sxm", kv_block_count=4, **SMALL)
-    with pytest.raises(SpecError, match="has no scheduling policy"):
+    with pytest.raises(UnknownNameError, match="engine 'vllm_v9': not known"):
         serve_requests(LOAD, "llama-3.1-8b", "h100_sxm", engine="vllm_v9")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearpeak.api.serving_plan import serving_time
+from nearpeak.api.serving.serving_plan import serving_time
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.errors import SpecError
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nearpeak.api.stack_calibration import calibrate_stack, measured_steps, stack_text
-from nearpeak.api.training_time import training_time
+from nearpeak.api.training.stack_calibration import calibrate_stack, measured_steps, stack_text
+from nearpeak.api.training.training_time import training_time
 from nearpeak.base.input_files import toml_table
 from nearpeak.errors import SpecError
 from nearpeak.systems.training.stack_files import parse_stack, stack_of

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nearpeak.api.training_time import group_mesh, host_count, training_time
+from nearpeak.api.training.training_time import group_mesh, host_count, training_time
 from nearpeak.core.systems.training_answer import PART_NAMES
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import NotModelledError, SpecError

@@ -2,11 +2,9 @@
 
 import os
 import stat
-import tempfile
-from pathlib import Path
 
 import pytest
-from tests.other_user import OTHER, as_other_user
+from tests.other_user import OTHER, as_other_user, open_to_all
 
 from nearpeak.base.folders import (
     cache_folder,
@@ -121,10 +119,7 @@ def test_a_folder_of_cached_code_is_its_users_alone(tmp_path):
 
 
 def test_a_folder_that_another_user_made_first_is_not_trusted(tmp_path, monkeypatch):
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent == Path(tempfile.gettempdir()):
-            break
-        parent.chmod(0o777)
+    open_to_all(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     as_other_user(lambda: os.mkdir(cache_folder()))

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from nearpeak.api.job_plan import plan_training
+from nearpeak.api.training.job_plan import plan_training
 from nearpeak.cli import application
 from nearpeak.core.systems.plan_words import batch_of, check_batch, plan_words, training_plan_of
 from nearpeak.core.systems.training_plan import TrainingPlan

@@ -153,3 +153,85 @@ def test_an_encoder_is_not_served():
 def test_the_step_shown_is_the_step_that_a_token_takes():
     found = answer_of("--concurrency", "16", "--parallel", "tp=2")
     assert sum(found["parts_s"].values()) == pytest.approx(found["best"]["latencies_s"]["itl"]["p50"], rel=0.05)
+
+
+SMALL = "chunk=512,max_batch=16"
+"""Settings with few knots in the table of step times."""
+
+
+def test_settings_change_what_is_reached():
+    words = ("--rate", "10/s", "--parallel", "tp=1", "--settings")
+    plain = answer_of(*words, SMALL)["best"]
+    drafted = answer_of(*words, f"{SMALL},speculation=ngram:0.8:3")["best"]
+    assert drafted["latencies_s"]["tpot"]["mean"] < 0.7 * plain["latencies_s"]["tpot"]["mean"]
+    shared = answer_of(*words, f"{SMALL},prefix_cache=192,router=prefix,priority=0.3,lora=2:8:5ms")["best"]
+    assert shared["reused_ratio"] == pytest.approx(192 / 256, rel=0.05)
+    assert set(shared["class_latencies_s"]) == {"urgent", "others"}
+
+
+def test_pools_of_prompts_and_decoding():
+    words = ("--rate", "10/s", "--disaggregate", "prefill=1xTP1,decode=1xTP1", "--settings", SMALL)
+    best = answer_of(*words)["best"]
+    assert best["decode_replica_count"] == 1
+    assert "pool" in best["limiter"]
+
+
+def test_splits_of_pools_are_compared():
+    words = ("plan", "serve", "llama-3.2-1b", "--on", "3xh100_sxm", "--rate", "9/s", "--input", "256", "--output", "32",
+             "--disaggregate", "prefill=TP1,decode=TP1", "--settings", SMALL, "--json")  # fmt: skip
+    found = json.loads(CliRunner().invoke(application(), words).stdout)
+    splits = {(option["replica_count"], option["decode_replica_count"]) for option in found["options"]}
+    assert splits == {(1, 2), (2, 1)}
+
+
+def test_replicas_follow_the_load_and_idle_ones_cost_nothing():
+    words = ("--rate", "4/s", "--parallel", "tp=1", "--price", "2", "--settings", f"{SMALL},scale=1:64:1s")
+    few = answer_of(*words)["best"]
+    assert few["mean_device_count"] == pytest.approx(1, rel=0.01)
+    assert few["usd_per_million_tokens"] == pytest.approx(2 / (3600 * few["output_tokens_per_s"]) * 1e6, rel=0.01)
+
+
+def test_owned_devices_cost_their_price_and_power(tmp_path):
+    page, trace = tmp_path / "serve.html", tmp_path / "serve.json"
+    found = answer_of("--rate", "10/s", "--parallel", "tp=1", "--owned", "26280,3,0.2,1.5", "--html", str(page),
+                      "--trace-out", str(trace), "--settings", SMALL)  # fmt: skip
+    watts = found["power_w"]
+    assert 100 < watts < 700
+    assert found["usd_per_device_hour"] == pytest.approx(1.0 + watts / 1000 * 1.5 * 0.2)
+    assert found["energy_j_per_token"] == pytest.approx(2 * watts / found["best"]["output_tokens_per_s"])
+    assert len(found["timeline"]["decode_count"]) == len(found["timeline"]["edge_s"]) - 1
+    assert "Batch, queue and cache" in page.read_text("utf-8")
+    assert json.loads(trace.read_text("utf-8"))["traceEvents"]
+    assert found["neighbour"]["measured_s"] > 0
+
+
+def test_devices_counts_and_formats_stand_side_by_side():
+    words = ("plan", "serve", "llama-3.2-1b", "--on", "1,2xh100_sxm", "--rate", "4/s", "--price",
+             "h100_sxm=0.5", "--input", "64", "--output", "16", "--parallel", "tp=1", "--settings", SMALL)  # fmt: skip
+    done = CliRunner().invoke(application(), [*words, "--json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = json.loads(done.stdout)
+    assert [(plan["target"], plan["device_count"]) for plan in found["plans"]].count(("h100_sxm", 2)) == 1
+    costs = [plan["best"]["usd_per_million_tokens"] for plan in found["plans"]]
+    assert costs == pytest.approx(sorted(costs), rel=0.01)
+    assert found["front"][0]
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("--settings", "chunky=3"), "--settings word 'chunky'"),
+    (("--settings", "speculation=eagle:1.7:4"), "speculation=ngram|eagle|mtp|MODEL:ACCEPTED:TOKENS"),
+    (("--settings", "lora=2:8"), "state the time of a load"),
+    (("--settings", "scale=1:8"), "scale=LEAST:REQUESTS_EACH:START_TIME"),
+    (("--settings", "chunk=64,chunk=off"), "is stated twice"),
+    (("--disaggregate", "prefill=1xTP2"), "is not of the form prefill=2xTP2,decode=1xTP4"),
+    (("--disaggregate", "prefill=2xTP1,decode=1xTP2"), "takes 4 devices, --on names 2"),
+    (("--disaggregate", "prefill=1xTP1,decode=1xTP1", "--settings", "priority=0.5"), "is not modelled beside it"),
+    (("--owned", "30000"), "USD_PER_DEVICE,YEARS,USD_PER_KWH"),
+    (("--owned", "30000,4,0.1", "--price", "2"), "each states what a device costs"),
+    (("--price", "l4=2"), "names no price of h100_sxm"),
+])  # fmt: skip
+def test_wrong_settings_are_refused_in_one_line(words, message):
+    done = CliRunner().invoke(application(), [*SERVE, "--rate", "1/s", *words])
+    assert isinstance(done.exception, NearpeakError), (done.output, done.exception)
+    assert message in str(done.exception)
+    assert "\n" not in str(done.exception)

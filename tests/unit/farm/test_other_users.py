@@ -4,13 +4,12 @@ import encodings.idna  # noqa: F401  # sockets look names up by it, and another 
 import os
 import socket
 import ssl
-import stat
 import sys
 import time
 
 import psutil
 import pytest
-from tests.other_user import as_other_user
+from tests.other_user import as_other_user, open_to_all
 
 from nearpeak.farm.jobs import Device
 
@@ -69,8 +68,7 @@ def test_no_listener_of_the_farm_answers_another_user(farm):
 
 
 def test_no_file_of_the_farm_is_read_or_changed_by_another_user(farm, tmp_path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)
+    open_to_all(tmp_path)
     private = [tmp_path / "data" / "nearpeak" / "farm-loopback", *(tmp_path / "tmp").glob("nearpeak-dask-*")]
     assert len(private) == 3, "certificates, and the scratch folders of scheduler and worker"
     for path in map(str, private):

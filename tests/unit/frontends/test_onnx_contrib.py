@@ -90,3 +90,48 @@ def test_a_foreign_operator_without_a_rule_is_uncovered_by_name(tmp_path):
     nodes = [helper.make_node("Mystery", ["x"], ["y"], domain="org.example"), helper.make_node("Relu", ["x"], ["z"])]
     workload = capture_onnx(saved(tmp_path, nodes, [], {"x": [2, 3]}, "z"))
     assert workload.uncovered_counts() == {"org.example.Mystery": 1}
+
+
+def integer_model(tmp_path):
+    """Products of integers one behind the other, with an addition and a mean of integers between them."""
+    kinds = onnx.TensorProto
+    make = helper.make_tensor
+    stored = [make("s", kinds.FLOAT, (), [0.1]), make("z", kinds.UINT8, (), [3]), make("o", kinds.INT8, (), [0])]
+    stored += [make(name, kinds.INT8, (64, 64), bytes(4096), raw=True) for name in ("u", "v", "w")]
+    own = lambda kind, inputs, output, **more: helper.make_node(kind, inputs, [output], domain=DOMAIN, **more)  # noqa: E731
+    nodes = [
+        own("DynamicQuantizeMatMul", ["x", "u", "s"], "a"),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["b"]),
+        own("MatMulIntegerToFloat", ["b", "v", "s", "s", "z"], "c"),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["d"]),
+        own("QLinearAdd", ["b", "s", "z", "d", "s", "z", "s", "z"], "e"),
+        own("QLinearSigmoid", ["e", "s", "z", "s", "z"], "f"),
+        own("QGemm", ["f", "s", "z", "w", "s", "o", "", "s", "z"], "g", transB=1),
+        helper.make_node("DequantizeLinear", ["g", "s", "z"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [value("x", kinds.FLOAT, (16, 64))], [value("y", kinds.FLOAT, None)], stored)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), tmp_path / "integers.onnx")
+    return tmp_path / "integers.onnx"
+
+
+def test_products_of_integers_in_the_runtimes_own_operators_have_cases(tmp_path):
+    workload = capture_onnx(integer_model(tmp_path))
+    products = [call.case for call in workload.calls if call.case is not None and call.case.op == "gemm"]
+    assert [(dict(case.axes)["m"], dict(case.axes)["n"], dict(case.axes)["k"]) for case in products] == [
+        (16, 64, 64)
+    ] * 3
+    assert {dict(case.dtypes)["dtype"] for case in products} <= {"int8", "uint8"}
+    assert [dict(case.dtypes)["out_dtype"] for case in products] == ["fp32", "fp32", "uint8"]
+    assert not workload.uncovered_counts()
+
+
+def test_integers_have_the_shapes_that_the_runtime_gives_them(tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    import numpy as np
+
+    path = integer_model(tmp_path)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"x": np.ones((16, 64), np.float32)})
+    assert y.shape == (16, 64)

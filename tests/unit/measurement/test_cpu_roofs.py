@@ -7,9 +7,12 @@ import tomllib
 import pytest
 
 from nearpeak.api import measured_analysis
-from nearpeak.errors import UnfitError
+from nearpeak.bounds.case_bound import case_bound
+from nearpeak.errors import NotModelledError, UnfitError
 from nearpeak.measurement.machine import other_load, roofs
+from nearpeak.measurement.machine.library_products import integer_flop_per_s, runtime_flop_per_s
 from nearpeak.measurement.machine.other_load import OtherLoad
+from nearpeak.ops import case
 from nearpeak.targets.device_file import parse_target
 
 MEASURED = {"fp64": 5e10, "fp32": 1e11, "bf16": 2e11, "memory": 3e10, "launch": 1e-6}
@@ -94,3 +97,32 @@ def test_measuring_gives_every_roof(monkeypatch):
     found = dict(roofs.cpu_roofs())
     assert {"fp32", "fp64", "memory", "launch"} <= set(found)
     assert all(value > 0 for value in found.values())
+
+
+def test_integers_have_a_roof_of_their_own_which_bounds_their_products():
+    cpu = target({**MEASURED, "int8": 6e11})
+    assert cpu.peaks["tensor.int8"].flop_per_s == pytest.approx(6e11)
+    product = case("gemm", m=512, n=512, k=512, dtype="int8")
+    assert case_bound(product, cpu).terms_s["matrix"] == pytest.approx(2 * 512**3 / 6e11)
+    assert roofs.best_roofs({**MEASURED, "int8": 1e11}, cpu)["int8"] == pytest.approx(6e11)
+
+
+def test_without_a_roof_of_integers_their_products_have_no_bound_but_others_do():
+    text = roofs.cpu_target_text(MEASURED)
+    older = "\n".join(line for line in text.splitlines() if not line.startswith("unstated"))
+    for cpu in (target(MEASURED), parse_target("cpu", tomllib.loads(older))):
+        with pytest.raises(
+            NotModelledError, match=r"cpu: no measurement states the rate of tensor.int8.*calibrate roofs"
+        ):
+            case_bound(case("gemm", m=8, n=8, k=8, dtype="int8"), cpu)
+        assert case_bound(case("gemm", m=8, n=8, k=8, dtype="fp64"), cpu).time_s > 0
+
+
+def test_the_rate_of_integers_is_that_of_the_faster_library():
+    seconds = iter((2e-3, 1e-3, 4e-3, 8e-3))
+    best = lambda _: next(seconds)  # noqa: E731
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxruntime")
+    assert integer_flop_per_s((16, 32), torch, best) == pytest.approx(max(2 * 16**3 / 1e-3, 2 * 32**3 / 4e-3))
+    assert integer_flop_per_s((16,), torch, lambda call: call() is None or 1.0) == 2 * 16**3
+    assert runtime_flop_per_s((16,), lambda call: call() is None or 1.0) == 2 * 16**3

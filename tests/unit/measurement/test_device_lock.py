@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from tests.other_user import as_other_user
+from tests.other_user import as_other_user, open_to_all
 
 from nearpeak.errors import UnfitError
 from nearpeak.measurement.machine.device_lock import opened
@@ -20,8 +20,7 @@ def test_a_pipe_or_a_folder_of_its_name_is_refused_at_once(tmp_path):
 
 
 def test_another_user_may_lock_a_device_and_change_nothing(tmp_path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
+    open_to_all(tmp_path)
     path = tmp_path / "nearpeak-GPU-1.lock"
     os.close(opened(path))
 

@@ -29,11 +29,15 @@ def matrix_rate(target: Target, dtype: str, policy: str, *, documented: bool = F
 @lru_cache(maxsize=1 << 10)
 def _matrix_rate(same: "Same[Target]", dtype: str, policy: str, documented: bool) -> tuple[str, float]:
     target, units = same.held, _permitted(same.held, dtype, policy)
-    unknown = [unit for unit in units if unit in target.unstated]
+    # Libraries of a measured CPU do not split products into ones of int8, so that its rate matters to integers alone.
+    unknown = [u for u, count in units.items() if u in target.unstated and (count == 1 or not target.measured)]
     if unknown and next(iter(units)) not in target.peaks:  # a slower unit's rate would make the bound too high
+        cure = f'copy its TOML file, add [peak."{unknown[0]}"] and name that file as the target'
+        cure = "run 'nearpeak calibrate roofs', which measures it" if target.measured else cure
+        what = "no measurement" if target.measured else "no document"
         raise NotModelledError(
-            f"{target.name}: no document states the rate of {unknown[0]}, which forms products of {dtype}, so that no "
-            f'time is proved; copy its TOML file, add [peak."{unknown[0]}"] and name that file as the target'
+            f"{target.name}: {what} states the rate of {unknown[0]}, which forms products of {dtype}, so that no time "
+            f"is proved; {cure}"
         )
     return _fastest(target, units, f"products of {dtype}", documented)
 

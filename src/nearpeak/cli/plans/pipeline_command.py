@@ -31,7 +31,7 @@ def pipeline(
     The functions and models of the file run on this machine. Parts of functions are named by `with
     nearpeak.stage("name"):`. Batches of items of unlike width say how much of them is padding.
     """
-    from nearpeak.api.pipeline_plan import plan_pipeline
+    from nearpeak.api.edge.pipeline_plan import plan_pipeline
     from nearpeak.reports.systems import pipeline_plan_report as report
 
     for path in (perfetto, save, html):
@@ -46,8 +46,5 @@ def pipeline(
         )  # fmt: skip
     if save is not None:
         shared.write_whole(save, report.to_json(planned))
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
+    shared.write_page(html, report.document_of(planned))
     shared.tell(partial(report.document_of, planned), partial(report.to_json, planned), json=as_json, why=why)

@@ -18,20 +18,3 @@ def as_json(json: bool, text: bool, against: Path | None) -> bool:
             "--json and --against: a comparison has no JSON; compare the JSON of both plans, or drop --json"
         )
     return shared.as_json(json=json, text=text or against is not None)
-
-
-def usd_of(text: str) -> float | None:
-    """Return the price of `--price`; none where it is not given.
-
-    >>> usd_of("2.5/h"), usd_of("")
-    (2.5, None)
-    """
-    if not text:
-        return None
-    try:
-        price = float(text.removesuffix("/h").removeprefix("$"))
-    except ValueError:
-        price = -1.0
-    if not 0 < price < 1e6:
-        raise SpecError(f"--price {text!r}: is not a price of one device and hour; e.g. 2.5")
-    return price

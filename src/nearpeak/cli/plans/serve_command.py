@@ -1,43 +1,64 @@
 """Command `nearpeak plan serve`: a service of a language model."""
 
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import price_of, rate_of, replica_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.core.systems.serving_layout import ServingLayout
+    from nearpeak.api.serving.service_plan import Fleet
+    from nearpeak.api.serving.service_question import ServiceQuestion
+    from nearpeak.core.systems.service import PlannedServing
+    from nearpeak.reports.document import Document
 
-_ON = typer.Option(..., "--on", help="Devices: count and target, e.g. 64xh100_sxm; a target alone is one device.")
+_ON = typer.Option(
+    ..., "--on", help="Devices, e.g. 8xh100_sxm; several counts (2,4,8xh100_sxm) and a repeated --on are compared."
+)
 _REPLICA = typer.Option(
     "", "--parallel", help="Replica, e.g. tp=2 or tp=8,ep=8,attention_dp=8; without it degrees are compared."
 )
 _REQUESTS = typer.Option(
     None, "--trace", help="Requests to serve (CSV, JSON lines, Parquet): arrival, input and output tokens."
 )
+_SETTINGS = typer.Option(
+    "", "--settings", help="Engine: chunk=2048,max_batch=256,prefix_cache=512,speculation=eagle:0.7:4,router=prefix,"
+    "lora=4:64:20ms,priority=0.2,scale=1:32:60s,context=8192,kv_blocks=2588."
+)  # fmt: skip
+_POOLS = typer.Option(
+    "", "--disaggregate", help="Pools, e.g. prefill=2xTP2,decode=1xTP4; without counts splits are compared."
+)
+_PRICE = typer.Option("", "--price", help="Price of a device and hour in US dollars: 2.5, or h100_sxm=2.5,l4=0.7.")
+_OWNED = typer.Option("", "--owned", help="Instead of --price: USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE].")
 
 
 def serve(
     model: str = typer.Argument(help="Model name, hf:TYPE, or a config.json."),
-    on: str = _ON,
-    engine: str = typer.Option("vllm_v1", "--engine", help="Engine family: vllm_v1, vllm_v0, trtllm, …"),
+    on: list[str] = _ON,
+    engine: str = typer.Option("vllm_v1", "--engine", help="Engine family (vllm_v1, trtllm, …) or its TOML file."),
+    settings: str = _SETTINGS,
     parallel: str = _REPLICA,
-    weights: str = typer.Option("bf16", "--weights", help="Format of weights: bf16, fp8, fp8_block, nvfp4, int4, …"),
-    kv_cache: str = typer.Option("bf16", "--kv-cache", help="Format of the cache: bf16 or fp8."),
+    disaggregate: str = _POOLS,
+    fabric: str = typer.Option("", "--fabric", help="Network between the nodes of --disaggregate, e.g. ib400."),
+    weights: str = typer.Option("bf16", "--weights", help="Format of weights: bf16, fp8, nvfp4, …; several: bf16,fp8."),
+    kv_cache: str = typer.Option("bf16", "--kv-cache", help="Format of the cache: bf16, fp8, or both: bf16,fp8."),
     trace: Path | None = _REQUESTS,
     rate: str = typer.Option("", "--rate", help="Poisson arrivals, e.g. 20/s."),
     concurrency: int = typer.Option(0, "--concurrency", min=0, help="Clients that each wait for their answer."),
     input_tokens: int = typer.Option(1024, "--input", min=1, help="Tokens of a prompt."),
     output_tokens: int = typer.Option(256, "--output", min=1, help="Tokens that a request generates."),
     slo: str = typer.Option("", "--slo", help="Limits that 99 % of the requests meet, e.g. ttft=2s,tpot=50ms."),
-    price: str = options.PRICE,
+    price: str = _PRICE,
+    owned: str = _OWNED,
     against: Path | None = options.AGAINST,
-    html: Path | None = typer.Option(None, "--html", help="Write a page."),
+    html: Path | None = typer.Option(None, "--html", help="Write a page with batch, queue and cache over time."),
+    trace_out: Path | None = typer.Option(None, "--trace-out", help="Write the steps of the run for Perfetto."),
     why: bool = shared.WHY,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
@@ -47,75 +68,95 @@ def serve(
     With --trace, --rate or --concurrency that load is served; with --slo alone the highest rate within the limits is
     searched for. Requests go through the scheduler of the engine, step by step, with predicted kernels.
     """
-    from nearpeak.api.service_plan import plan_serving, weight_scheme
+    from nearpeak.api.serving.service_choice import choose_service
+    from nearpeak.api.serving.service_plan import weight_scheme
+    from nearpeak.core.systems.service_settings import settings_of
     from nearpeak.reports.systems import serving_plan_report as report
     from nearpeak.systems.serving.latency_metrics import Limits
-    from nearpeak.systems.serving.loads.request_file import read_requests
-    from nearpeak.targets import target_of
-    from nearpeak.targets.clusters import counted_devices
 
     shared.check_writable(html)
+    shared.check_writable(trace_out)
     as_json = options.as_json(json, text, against)
+    question = _question_of(
+        trace, rate, concurrency, engine=engine, settings=settings_of(settings), input_tokens=input_tokens,
+        output_tokens=output_tokens, limits=Limits(**_limits_of(slo)),
+    )  # fmt: skip
+    fleets = _fleets_of(on, price, owned, parallel=parallel, pools=disaggregate, fabric=fabric)
+    choice = choose_service(model, fleets, question, weights=[weight_scheme(form) for form in _words(weights)],
+                            caches=[cache_of(form) for form in _words(kv_cache)])  # fmt: skip
+    best = choice.plans[0]
+    is_one = len(choice.plans) == 1 and not choice.refused
+    document = report.document_of(best) if is_one else report.choice_document(choice)
+    other = None if against is None else report.difference_of(best, shared.text_of(against), str(against))
+    _write_files(document, best, html, trace_out)
+    if as_json:
+        sys.stdout.write(report.to_json(best if is_one else choice) + "\n")
+    else:
+        shared.print_document(other or document, why=why)
+
+
+def _write_files(document: "Document", best: "PlannedServing", html: Path | None, trace_out: Path | None) -> None:
+    """Write the page and the trace that were asked for."""
+    shared.write_page(html, document)
+    if trace_out is not None:
+        from nearpeak.systems.timeline_trace import write_timeline
+
+        write_timeline(best.spans, trace_out)
+        sys.stderr.write(f"wrote {trace_out}\n")
+
+
+def _question_of(trace: Path | None, rate: str, concurrency: int, **others: Any) -> "ServiceQuestion":
+    """Return the question with its load."""
+    from nearpeak.api.serving.service_question import ServiceQuestion
+    from nearpeak.systems.serving.loads.request_file import read_requests
+
     loads = [name for name, value in (("--trace", trace), ("--rate", rate), ("--concurrency", concurrency)) if value]
     if len(loads) > 1:
         raise SpecError(f"{' and '.join(loads)}: each states a load; give one")
-    device_count, target = counted_devices(on)
-    base = _replica_of(parallel, weight_scheme(weights), kv_cache)
-    planned = plan_serving(
-        model, target_of(target), device_count or 1, engine=engine, layouts=(base,) if parallel else (),
-        base=base, requests=read_requests(trace) if trace else None, rate_per_s=_rate_of(rate), concurrency=concurrency,
-        input_tokens=input_tokens, output_tokens=output_tokens, limits=Limits(**_limits_of(slo)),
-        usd_per_device_hour=options.usd_of(price),
-    )  # fmt: skip
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
-    other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
-    if as_json:
-        sys.stdout.write(report.to_json(planned) + "\n")
-    else:
-        shared.print_document(other or report.document_of(planned), why=why)
+    requests = read_requests(trace) if trace else None
+    return ServiceQuestion(requests=requests, rate_per_s=rate_of(rate), concurrency=concurrency, **others)
 
 
-def _replica_of(text: str, weights: str, cache: str) -> "ServingLayout":
-    """Return the layout of a replica with its degrees and formats.
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
-    >>> _replica_of("tp=8,ep=8", "bf16", "fp8").kv_format
+
+def _fleets_of(
+    on: list[str], price: str, owned: str, *, parallel: str, pools: str, fabric: str
+) -> "list[Fleet]":  # fmt: skip
+    """Return the devices of each `--on` with their price."""
+    from nearpeak.api.serving.service_plan import Fleet
+    from nearpeak.core.systems.ownership import ownership_of
+    from nearpeak.targets import target_of
+    from nearpeak.targets.clusters import counted_devices
+
+    if price and owned:
+        raise SpecError("--price and --owned: each states what a device costs; give one")
+    if parallel and pools:
+        raise SpecError("--parallel and --disaggregate: each states a layout; give one")
+    base, fleets = replica_of(parallel), []
+    for words in on:
+        several = re.fullmatch(r"(\d+(?:,\d+)+)x(.+)", words)
+        for each in [f"{count}x{several[2]}" for count in several[1].split(",")] if several else [words]:
+            count, target = counted_devices(each)
+            fleets.append(Fleet(
+                target=target_of(target), device_count=count or 1, layouts=(base,) if parallel else (), base=base,
+                pools=pools, fabric=fabric, usd_per_device_hour=price_of(price, target),
+                ownership=ownership_of(owned) if owned else None,
+            ))  # fmt: skip
+    return fleets
+
+
+def cache_of(name: str) -> str:
+    """Return the format that a name of the cache's means.
+
+    >>> cache_of("fp8")
     'fp8_e4m3'
     """
-    from nearpeak.core.systems.serving_layout import ServingLayout
-
     formats = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8_e4m3", "fp8_e4m3": "fp8_e4m3"}
-    if cache not in formats:
-        raise SpecError(f"--kv-cache {cache!r}: is not one of {', '.join(formats)}")
-    degrees, stated = dict.fromkeys(("tp", "pp", "ep", "attention_dp"), 1), set[str]()
-    for word in filter(None, text.split(",")):
-        name, _, value = word.strip().partition("=")
-        if name not in degrees or name in stated or not value.isdigit():
-            forms = ", ".join(f"{key}=NUMBER" for key in degrees)
-            raise SpecError(f"--parallel {word!r}: is not one of {forms}, each once")
-        stated.add(name)
-        degrees[name] = int(value)
-    return ServingLayout(
-        tp=degrees["tp"], pp=degrees["pp"], ep=degrees["ep"], attention_dp=degrees["attention_dp"],
-        weight_format=weights, kv_format=formats[cache],
-    )  # fmt: skip
-
-
-def _rate_of(text: str) -> float:
-    """Return the requests per second of `--rate`; 0 where it is not given.
-
-    >>> _rate_of("20/s"), _rate_of("")
-    (20.0, 0.0)
-    """
-    try:
-        rate = float(text.removesuffix("/s")) if text else 0.0
-    except ValueError:
-        rate = -1.0
-    if text and not 0 < rate < 1e6:
-        raise SpecError(f"--rate {text!r}: is not a number of requests per second; e.g. 20/s")
-    return rate
+    if name not in formats:
+        raise SpecError(f"--kv-cache {name!r}: is not one of {', '.join(formats)}")
+    return formats[name]
 
 
 def _limits_of(text: str) -> dict[str, float]:

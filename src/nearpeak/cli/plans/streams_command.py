@@ -27,16 +27,13 @@ def streams(
     The verdict is proved by a test, refuted by a timeline in which a frame is late, or undecided. Exit code 0: proved;
     10: refuted; 11: undecided.
     """
-    from nearpeak.api.stream_plan import plan_rig
+    from nearpeak.api.edge.stream_plan import plan_rig
     from nearpeak.reports.systems import stream_plan_report as report
 
     shared.check_writable(html)
     as_json = shared.as_json(json=json, text=text)
     boards = shared.targets_of(target, [])
     planned = plan_rig(rig, boards[0], schedule=schedule, compares_modes=modes, is_pessimistic=pessimistic)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
+    shared.write_page(html, report.document_of(planned))
     shared.tell(partial(report.document_of, planned), partial(report.to_json, planned), json=as_json, why=why)
     raise typer.Exit({"proved": 0, "refuted": 10}.get(planned.outcome.verdict, 11))

@@ -8,6 +8,7 @@ import typer
 
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
+from nearpeak.core.systems.service_words import usd_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ _GOODPUT = typer.Option(
     "", "--goodput", help="Long run with failures, e.g. checkpoint=60s,restart=10min,mtbf=3.1h,spares=2%,repair=1d; "
     "without mtbf by the rate of the Llama 3 report."
 )  # fmt: skip
+_OPTIMIZER = typer.Option(
+    "adamw", "--optimizer", help="adamw, or kfac, shampoo or muon: kfac,factors=10,inverses=100,grid=4 (steps "
+    "between updates; ranks that do nothing but inverses)."
+)  # fmt: skip
 _CHAKRA = typer.Option(
     None, "--chakra-out", help="Folder for a Chakra trace of every rank, which network simulators read."
 )
@@ -39,6 +44,7 @@ def train(
     tokens_per_step: str = typer.Option("", "--tokens-per-step", help="Tokens of one step, e.g. 4M."),
     precision: str = typer.Option("bf16", "--precision", help="bf16, fp16, fp8-current, fp8-delayed, fp8-block, …"),
     stack: str = typer.Option("megatron-lm", "--stack", help="Software stack: host times and memory rules."),
+    optimizer: str = _OPTIMIZER,
     price: str = options.PRICE,
     goodput: str = _GOODPUT,
     against: Path | None = options.AGAINST,
@@ -54,17 +60,16 @@ def train(
     Without --parallel the fastest plan that fits is searched for; bounds prove that no other is faster by the same
     predictions. Times are predicted kernels, collectives and host times of the software stack, with a 90 % interval.
     """
-    from nearpeak.api.chakra_traces import write_chakra_traces
-    from nearpeak.api.goodput_words import goodput_in_words
-    from nearpeak.api.job_plan import FRAMEWORKS, plan_training
+    from nearpeak.api.training.chakra_traces import write_chakra_traces
+    from nearpeak.api.training.goodput_words import goodput_in_words
+    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
     from nearpeak.core.systems.plan_words import batch_of, check_batch, training_plan_of
     from nearpeak.reports.systems import training_plan_report as report
 
     shared.check_writable(html)
     shared.check_writable(trace_out)
     as_json, cluster = options.as_json(json, text, against), _cluster_of(on, fabric)
-    tokens = _tokens_of(tokens_per_step)
-    check_batch(tokens, sequence, global_batch)
+    check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
     plan = None
     if parallel:
         plan = training_plan_of(parallel, cluster.device_count, sequence=sequence, global_batch=global_batch,
@@ -74,7 +79,7 @@ def train(
     long_run = goodput_in_words(goodput, cluster.device_count) if goodput else None
     planned = plan_training(
         model, cluster, plan, stack=stack, sequence=sequence, global_batch=batch, precision=precision,
-        usd_per_device_hour=options.usd_of(price), goodput=long_run,
+        usd_per_device_hour=usd_of(price), goodput=long_run, optimizer=optimizer,
     )  # fmt: skip
     other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
     _write_files(planned, html, trace_out)
@@ -88,7 +93,7 @@ def train(
 
 def _cluster_of(on: str, fabric: str) -> "Cluster":
     """Return the cluster that a plan is asked for."""
-    from nearpeak.api.job_plan import MOST_DEVICES
+    from nearpeak.api.training.job_plan import MOST_DEVICES
     from nearpeak.targets.clusters import cluster_of
 
     cluster = cluster_of(on, fabric)
@@ -101,10 +106,7 @@ def _write_files(planned: "PlannedTraining", html: Path | None, trace_out: Path 
     """Write the page and the trace that were asked for."""
     from nearpeak.reports.systems import training_plan_report as report
 
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(report.document_of(planned)))
+    shared.write_page(html, report.document_of(planned))
     if trace_out is not None:
         from nearpeak.systems.timeline_trace import write_timeline
 

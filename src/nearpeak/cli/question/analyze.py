@@ -46,7 +46,17 @@ PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as 
 
 
 @takes_capture_options(
-    *SIZES, "layers", *FORMATS, "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "input_values", "axes"
+    *SIZES,
+    "layers",
+    *FORMATS,
+    "autocast",
+    "fusion",
+    "guess_sizes",
+    "evaluation",
+    "shapes",
+    "input_values",
+    "axes",
+    "engine",
 )
 def analyze(
     model: str = MODEL,

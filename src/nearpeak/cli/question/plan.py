@@ -14,5 +14,5 @@ def register(app: typer.Typer) -> None:
     group = shared.group_of("Plan many devices, requests and boards: what they reach and what to change.")
     for path in sorted(Path(plans.__path__[0]).glob("*_command.py")):
         name = path.stem.removesuffix("_command")
-        group.command(name)(getattr(importlib.import_module(f"{plans.__name__}.{path.stem}"), name))
+        group.command(name.replace("_", "-"))(getattr(importlib.import_module(f"{plans.__name__}.{path.stem}"), name))
     app.add_typer(group, name="plan")

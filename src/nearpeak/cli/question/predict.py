@@ -65,7 +65,7 @@ ELSEWHERE = typer.Option(
 )
 
 
-@takes_capture_options(*STORED)
+@takes_capture_options(*STORED, "engine")
 def predict(
     words: list[str] = WORDS,
     target: list[str] = shared.TARGET,
@@ -81,6 +81,7 @@ def predict(
     fabric: str = shared.FABRIC,
     stride: int = shared.STRIDE,
     edits: list[str] = shared.EDITS,
+    policy: str = shared.POLICY,
     why: bool = shared.WHY,
     json: bool = shared.JSON,
 ) -> None:
@@ -97,7 +98,7 @@ def predict(
     from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
 
-    devices = shared.targets_of(target, edits)
+    devices = shared.targets_of(target, edits, policy)
     check_table(out)
     file = _file_of(words)
     if words and cases is not None:
@@ -107,7 +108,7 @@ def predict(
     _refuse_without_collective(words, file, fabric, stride)
     if file is None or file.suffix not in WORKLOADS:
         narrow = {f"--{name.replace('_', '-')}": getattr(options, name) for name in STORED}
-        _refuse_for_cases({"--execution": execution, "--within": within, **narrow})
+        _refuse_for_cases({"--execution": execution, "--within": within, "--engine": options.engine, **narrow})
     check_mode(execution)
     limit = None if within is None else time_limit(within)
     how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "")
@@ -119,9 +120,7 @@ def predict(
     elif words and file is None:
         _predict_case(words, devices, asked)
     elif file is None and cases is None and sys.stdin.isatty():
-        raise SpecError(
-            "predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm"
-        )
+        raise SpecError("predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target t4")
     elif len(devices) != 1:
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:

@@ -1,4 +1,4 @@
-"""Command `nearpeak show ops|targets|fabrics|models|runners`: entries of the catalogue and of the device files."""
+"""Command `nearpeak show ops|targets|fabrics|models|modes|runners`: entries of the catalogue and device files."""
 
 import dataclasses
 import json as jsonlib
@@ -13,6 +13,7 @@ from nearpeak.api.catalogue import operator_record, usage_of
 from nearpeak.cli.shared import options as shared
 
 if TYPE_CHECKING:
+    from nearpeak.core.edge.board_mode import BoardMode
     from nearpeak.core.work.target import Target
     from nearpeak.ops import Operator
     from nearpeak.targets.fabric_file import FabricFile
@@ -85,6 +86,28 @@ def models(json: bool = shared.JSON) -> None:
         _print_rows(rows, "model", "~title", "#parameters")
 
 
+def modes(
+    board: str | None = typer.Argument(None, help="Board, e.g. jetson_orin_nano; all boards without it."),
+    here: bool = typer.Option(False, "--here", help="Those of this machine's /etc/nvpmodel.conf, as it states them."),
+    json: bool = shared.JSON,
+) -> None:
+    """List the power modes of boards: clocks, multiprocessors, memory rate, cores of the host, budget."""
+    from nearpeak.targets.power_modes import board_modes, boards_with_modes, modes_here
+
+    if here:
+        for name, settings in modes_here():
+            words = "; ".join(f"{key} {value}" for key, value in settings.items())
+            sys.stdout.write(f"{jsonlib.dumps({'mode': name, **settings})}\n" if json else f"{name}: {words}\n")
+        return
+    found = [(name, mode) for name in ([board] if board else boards_with_modes()) for mode in board_modes(name)]
+    if json:
+        for name, mode in found:
+            sys.stdout.write(jsonlib.dumps({"board": name, **dataclasses.asdict(mode)}) + "\n")
+        return
+    _print_rows([_mode_row(name, mode) for name, mode in found], "board", "mode", "#GPU", "#SMs", "#memory", "host",
+                "#budget")  # fmt: skip
+
+
 def runners(json: bool = shared.JSON) -> None:
     """List the runners that can time a case: devices, phases, required packages, and packages missing here."""
     from nearpeak.measurement.runners import RUNNERS
@@ -117,11 +140,12 @@ def _runner_record(name: str, made: Any) -> dict[str, Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = shared.group_of("Show the operators, devices, fabrics, models and runners.")
+    group = shared.group_of("Show the operators, devices, fabrics, models, power modes and runners.")
     group.command()(ops)
     group.command()(targets)
     group.command()(fabrics)
     group.command()(models)
+    group.command()(modes)
     group.command()(runners)
     app.add_typer(group, name="show")
 
@@ -135,6 +159,17 @@ def _operator_row(operator: "Operator") -> tuple[str, ...]:
         axes,
         operator.summary.removeprefix("Return the least work of "),
     )
+
+
+def _mode_row(board: str, mode: "BoardMode") -> tuple[str, ...]:
+    from nearpeak.units import show
+
+    memory, host, budget = mode.bandwidth_bytes_per_s, mode.host_clock_hz, mode.budget_w
+    return (
+        board, mode.name, show(mode.clock_hz, "Hz"), str(mode.sm_count), "–" if memory is None else show(memory, "B/s"),
+        "–" if host is None else f"{mode.host_count} × {show(host, 'Hz')}",
+        "–" if budget is None else show(budget, "W"),
+    )  # fmt: skip
 
 
 def _print_operator(operator: "Operator") -> None:

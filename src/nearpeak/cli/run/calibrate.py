@@ -205,7 +205,7 @@ def stack(
     CUDA graphs launch the kernels, the latter alone is fitted. The fitted file can be given wherever a stack is asked
     for.
     """
-    from nearpeak.api.stack_calibration import calibrate_stack, measured_steps, stack_text
+    from nearpeak.api.training.stack_calibration import calibrate_stack, measured_steps, stack_text
     from nearpeak.frontends.files.case_tables import read_columns
     from nearpeak.reports.calibration_report import stack_to_json, stack_to_terminal
     from nearpeak.systems.training.stack_files import stack_of

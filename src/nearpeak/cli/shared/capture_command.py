@@ -62,6 +62,13 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         list[str],
         typer.Option([], "--axis", help="Kernel definition: extent of a variable axis, e.g. m=128. Repeatable."),
     ),
+    "engine": (
+        str | None,
+        typer.Option(
+            None, "--engine",
+            help="Inference engine that runs the step: tensorrt or onnxruntime, built in a format as tensorrt:int8.",
+        ),
+    ),
     "timeout": (str, typer.Option("600 s", "--timeout", help="Wall time that capturing may take, e.g. '20 s'.")),
     "memory": (str, typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")),
 }  # fmt: skip

@@ -65,13 +65,19 @@ def group_of(text: str) -> typer.Typer:
     return typer.Typer(cls=Listing, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
-def targets_of(names: list[str], edits: list[str]) -> list[Target]:
-    """Return the targets of the options; at least one is needed."""
+def targets_of(names: list[str], edits: list[str], policy: str = "strict") -> list[Target]:
+    """Return the targets of the options; at least one is needed.
+
+    Args:
+        policy: units that may form products: with `tf32` those for TF32 form products of fp32, too.
+    """
+    from nearpeak.prediction.product_units import with_rounding
     from nearpeak.targets import target_of
 
     if not names:
         raise SpecError("--target: is missing; e.g. --target h200_sxm ('nearpeak show targets' lists all)")
-    return [target_of(name, edits) for name in names]
+    rules = Policy(dtype=policy)
+    return [with_rounding(target_of(name, edits), rules.dtype) for name in names]
 
 
 def policy_of(policy: str, algorithm: str, no_credit: bool) -> Policy:
@@ -119,6 +125,15 @@ def seconds_of(text: str, option: str, unit: str = "") -> float:
 def write_whole(path: Path, text: str) -> None:
     """Write a file that appears whole or not at all, and say so; a device such as /dev/null is written to."""
     sys.stderr.write(f"wrote {write_quietly(path, text)}\n")
+
+
+def write_page(path: Path | None, document: "Document") -> None:
+    """Write a document as an HTML page where a path was given."""
+    if path is None:
+        return
+    from nearpeak.reports.document.html import to_html
+
+    write_whole(path, to_html(document))
 
 
 def write_quietly(path: Path, text: str) -> Path:

@@ -112,7 +112,6 @@ def step_timeline(workload: "Workload", device: "Target", launch: str, show: Sho
 
 def _deliver(show: Shown, document_of: "Callable[[], Document]", run: "Run | None" = None, sm_count: int = 0) -> None:
     """Print a report as text unless JSON was requested, and write the requested files."""
-    from nearpeak.reports.document.html import to_html
     from nearpeak.reports.simulation_report import to_trace
 
     if show.trace is not None and run is not None:
@@ -122,8 +121,7 @@ def _deliver(show: Shown, document_of: "Callable[[], Document]", run: "Run | Non
     document = document_of()
     if not show.json:
         shared.print_document(document, why=show.why)
-    if show.html is not None:
-        shared.write_whole(show.html, to_html(document))
+    shared.write_page(show.html, document)
 
 
 def sweep_devices(workload: "Workload", name: str, axes: list[str], workers: int, show: Shown) -> None:

@@ -1,1 +1,1 @@
-"""Values of boards, sensor streams, pipelines and fleets at the edge."""
+"""Values of edge work: loaders, pipelines, streams, power modes and fleets of boards."""

@@ -7,6 +7,7 @@ from nearpeak.core.records.record_codec import Codec
 from nearpeak.core.systems.goodput import GoodputReport
 from nearpeak.core.systems.plan_answer import PlanAnswer, PlanEdit
 from nearpeak.core.systems.rank_memory import RankMemory
+from nearpeak.core.systems.second_order import SecondOrderStep
 from nearpeak.core.systems.training_answer import TrainingAnswer
 from nearpeak.core.systems.training_plan import TrainingPlan
 
@@ -41,6 +42,8 @@ class PlannedTraining:
     """What the search for the plan looked at; none where the plan was given."""
     goodput: GoodputReport | None = None
     """Shares of a long run's time; none unless asked for."""
+    second_order: SecondOrderStep | None = None
+    """What a second-order optimizer adds to the step; none unless asked for."""
 
     @property
     def fullest(self) -> RankMemory:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from nearpeak.core.work.engine_choice import engine_of
 from nearpeak.core.work.stored_formats import WIDE_FORMAT, cache_format, weight_format
 from nearpeak.errors import SpecError
 
@@ -59,6 +60,8 @@ class CaptureOptions:
     """Values of ONNX inputs that decide what runs, by name."""
     axes: Mapping[str, int] = field(default_factory=dict)
     """Extent of each variable axis of a kernel definition."""
+    engine: str | None = None
+    """Inference engine that runs the step, `tensorrt`, `tensorrt:int8`, see `engine_of`."""
     timeout_s: float = 600.0
     """Wall time that a child process may take."""
     memory_bytes: int = 16 << 30
@@ -74,6 +77,8 @@ class CaptureOptions:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 1 <= value <= LARGEST_COUNT):
                 raise SpecError(f"{name}={value!r}: must be a whole number of at least 1 and at most 2^40")
+        if self.engine is not None:
+            engine_of(self.engine)
         _check_stored(self)
 
     @property

@@ -17,7 +17,7 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.api.job_plan import plan_training
+    from nearpeak.api.training.job_plan import plan_training
     from nearpeak.core.systems.plan_words import training_plan_of
     from nearpeak.targets.clusters import cluster_of
 
@@ -34,6 +34,6 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
 
 KIND = Kind(
-    name="plan", pool="slot", check=_check, run=_run, preload=("nearpeak.api.job_plan",),
+    name="plan", pool="slot", check=_check, run=_run, preload=("nearpeak.api.training.job_plan",),
     cost_s=lambda payload: 0.5 if payload.get("parallel") else 10.0,
 )  # fmt: skip

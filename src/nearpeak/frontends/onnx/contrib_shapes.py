@@ -33,18 +33,33 @@ def _schema(onnx: Any, domain: str, name: str, rule: _Rule) -> Any:
         inputs=[kind.FormalParameter("inputs", "T", **several)],
         outputs=[kind.FormalParameter("outputs", "T", **several)],
     )  # fmt: skip
-    schema.set_type_and_shape_inference_function(lambda context: _infer(onnx, rule, context))
+    schema.set_type_and_shape_inference_function(lambda context: _infer(onnx, name, rule, context))
     return schema
 
 
-def _infer(onnx: Any, rule: _Rule, context: Any) -> None:
+def _infer(onnx: Any, name: str, rule: _Rule, context: Any) -> None:
     inputs = [_shape(context, position) for position in range(context.get_num_inputs())]
     if not inputs or inputs[0] is None:
         return
-    element = context.get_input_type(0).tensor_type.elem_type
+    typed = _typed_by(name, context.get_num_inputs())
+    stated = context.get_input_type(typed) if context.has_input(typed) else None
+    element = (stated or context.get_input_type(0)).tensor_type.elem_type
     for position, shape in enumerate(rule(inputs, partial(_number, context))[: context.get_num_outputs()]):
         if shape is not None:
             context.set_output_type(position, onnx.helper.make_tensor_type_proto(element, shape))
+
+
+def _typed_by(name: str, input_count: int) -> int:
+    """Return the input whose format the results have: integers become real numbers where a scale is the last word."""
+    if name == "QGemm" and input_count <= _RESULT_SCALE:
+        return 1
+    return _ELEMENT_INPUTS.get(name, 0)
+
+
+_ELEMENT_INPUTS = {"MatMulIntegerToFloat": 2, "QuantizeLinear": 2, "DequantizeLinear": 1, "QLinearConcat": 2}
+"""Input that has the format of the result, where it is not the first."""
+_RESULT_SCALE = 7
+"""Position of the scale of QGemm's result, without which it is real."""
 
 
 def _number(context: Any, name: str) -> int:
@@ -84,6 +99,11 @@ def _product(inputs: list[Shape | None], number: Number) -> Sequence[Shape | Non
     return ((*(max(pair) for pair in pairs), rows, columns),)
 
 
+def _integer_product(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QGemm: operands alternate with their scales and zero points."""
+    return _product([inputs[0], inputs[3]], number) if len(inputs) > 3 else ()
+
+
 def _heads_apart(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
     """MultiHeadAttention: result, and the keys and values with their past."""
     query, key, value = (*inputs, None, None)[:3]
@@ -115,6 +135,36 @@ def _projected_heads(inputs: list[Shape | None], number: Number) -> Sequence[Sha
     return ((*x[:-1], weight[1] // 3),)
 
 
+def _quantised_pair(inputs: list[Shape | None], _: Number) -> Sequence[Shape | None]:
+    """QLinearAdd and QLinearMul: each operand with its scale and zero point, broadcast."""
+    a, b = (*inputs, None, None, None, None)[0:4:3]
+    if a is None or b is None:
+        return ()
+    longer = max(len(a), len(b))
+    pairs = zip((1,) * (longer - len(a)) + a, (1,) * (longer - len(b)) + b, strict=True)
+    return (tuple(max(pair) if min(pair) else 0 for pair in pairs),)
+
+
+def _quantised_mean(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QLinearGlobalAveragePool: one position is left of each channel."""
+    x = inputs[0]
+    if x is None or len(x) < 3:
+        return ()
+    ones = (1,) * (len(x) - 2)
+    return ((x[0], *ones, x[-1]) if number("channels_last") else (x[0], x[1], *ones),)
+
+
+def _quantised_join(inputs: list[Shape | None], number: Number) -> Sequence[Shape | None]:
+    """QLinearConcat: scale and zero point of the result, then each operand with its own."""
+    shapes = inputs[2::3]
+    if not shapes or any(shape is None or len(shape) != len(shapes[0] or ()) for shape in shapes):
+        return ()
+    first = shapes[0] or ()
+    axis = number("axis") % max(1, len(first))
+    length = sum(shape[axis] for shape in shapes if shape)
+    return ((*first[:axis], length, *first[axis + 1 :]),)
+
+
 _TYPES = [f"tensor({name})" for name in (
     "float", "float16", "bfloat16", "double", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
     "bool",
@@ -125,10 +175,19 @@ _RULES: dict[tuple[str, str], _Rule] = {
         (DOMAIN, name): _same
         for name in ("Gelu", "FastGelu", "QuickGelu", "BiasGelu", "RotaryEmbedding", "MoE", "QMoE", "GroupNorm")
     },
+    **{
+        (DOMAIN, name): _same
+        for name in ("QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QuantizeLinear", "DequantizeLinear")
+    },
+    **{(DOMAIN, name): _quantised_pair for name in ("QLinearAdd", "QLinearMul")},
+    (DOMAIN, "QLinearGlobalAveragePool"): _quantised_mean,
+    (DOMAIN, "QLinearConcat"): _quantised_join,
     (DOMAIN, "SkipLayerNormalization"): _skip_norm,
     (DOMAIN, "SkipSimplifiedLayerNormalization"): _skip_norm,
     (DOMAIN, "MatMulNBits"): _weight_only,
     (DOMAIN, "FusedMatMul"): _product,
+    **{(DOMAIN, name): _product for name in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")},
+    (DOMAIN, "QGemm"): _integer_product,
     (DOMAIN, "MultiHeadAttention"): _heads_apart,
     (DOMAIN, "GroupQueryAttention"): _grouped_heads,
     (DOMAIN, "Attention"): _projected_heads,

@@ -72,7 +72,7 @@ def load_graph(path: Path, options: CaptureOptions, known: Container[str] = ()) 
         CaptureError: the file is not a sound ONNX model.
     """
     onnx = imported_onnx()
-    model = _loaded(onnx, path)
+    model = loaded_model(onnx, path)
     describe_contrib(onnx)
     before = [item.SerializeToString() for item in model.graph.input]
     inputs, guesses = fix_inputs(onnx, model.graph, options)
@@ -116,7 +116,8 @@ def imported_onnx() -> Any:
     return onnx
 
 
-def _loaded(onnx: Any, path: Path) -> Any:
+def loaded_model(onnx: Any, path: Path) -> Any:
+    """Return the stored model without external weights, its own functions written out; a damaged one is refused."""
     check_file(path)
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -193,11 +194,21 @@ def _load_beside(onnx: Any, item: Any, path: Path) -> None:
 
 
 def _inferred(onnx: Any, model: Any, path: Path) -> Any:
+    """Return the model with the shapes and formats that follow from its inputs.
+
+    The package has no rule for the shapes of GroupNormalization; InstanceNormalization has the same, and stands for it.
+    """
+    norms = [node for node in model.graph.node if node.op_type == "GroupNormalization" and not node.domain]
+    for node in norms:
+        node.op_type = "InstanceNormalization"
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # InferenceError, or what the C++ side throws on a malformed graph
         reason = " ".join(str(error).split())[:200]
         raise CaptureError(f"{path}: shapes cannot be inferred ({reason}); check the input shapes") from None
+    finally:
+        for node in norms:
+            node.op_type = "GroupNormalization"
 
 
 def _tensors(model: Any) -> dict[str, Tensor]:

@@ -33,7 +33,20 @@ def capture_onnx(path: Path | str, options: CaptureOptions = CaptureOptions()) -
         MissingExtraError: the package onnx is not installed.
     """
     path = Path(path)
-    graph = load_graph(path, options, known={*onnx_matchers(), *VIEWS})
+    return workload_of(path, graph_of(path, options))
+
+
+def graph_of(path: Path, options: CaptureOptions = CaptureOptions()) -> OnnxGraph:
+    """Return the graph stored at `path` with its inputs fixed; operators without a rule are replaced by simpler ones.
+
+    Raises:
+        SpecError, CaptureError, MissingExtraError: as for `capture_onnx`.
+    """
+    return load_graph(path, options, known={*onnx_matchers(), *VIEWS})
+
+
+def workload_of(path: Path, graph: OnnxGraph) -> Workload:
+    """Return the forward step of a graph that was read from `path`."""
     walk = _Walk(path, graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -163,13 +176,13 @@ class _Walk:
         outputs = tuple(self._place(name) for name in node.output if name in self._graph.tensors)
         self._note_zero_states(node)
         shapeless = [name for name in node.input if name and name not in self._graph.tensors]
-        others = map(self._linked, (*shapeless, *(name for name in _outer_names(node) if name in self._known)))
+        others = map(self._linked, (*shapeless, *(name for name in outer_names(node) if name in self._known)))
         made = [self._linked(name) for name in node.output if name and name not in self._graph.tensors]
         opset = self._graph.opset_count
         is_addition = node.op_type == "Sum" and len(node.input) == 2  # as older exporters write it
         site = OnnxSite(
             name=cause or ("Add" if is_addition else str(node.op_type)), inputs=inputs, outputs=outputs,
-            attributes=_attributes(node, opset), constants=self._constants(node),
+            attributes=attributes_of(node, opset), constants=self._constants(node),
         )  # fmt: skip
         self._builder.add_call(
             _modern_softmax(site, opset), phase="forward", module=module, source=source,
@@ -234,7 +247,7 @@ def module_of(name: str) -> str:
     return ".".join(path)
 
 
-def _outer_names(node: Any) -> list[str]:
+def outer_names(node: Any) -> list[str]:
     """Return the tensors that the bodies of a node read from around them."""
     names: dict[str, None] = {}
     waiting = [(item.g, frozenset[str]()) for item in node.attribute if item.HasField("g")]
@@ -249,7 +262,7 @@ def _outer_names(node: Any) -> list[str]:
     return list(names)
 
 
-def _attributes(node: Any, opset: int) -> dict[str, Any]:
+def attributes_of(node: Any, opset: int) -> dict[str, Any]:
     """Return the node's attributes as Python values, the standard's defaults written out."""
     onnx = imported_onnx()
     attributes: dict[str, Any] = {}

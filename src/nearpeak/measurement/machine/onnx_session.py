@@ -34,13 +34,21 @@ def exported(torch: Any, call: Any, tensors: Mapping[str, Any], outputs: tuple[s
             result = call(dict(zip(names, args, strict=True)))
             return tuple(result[name] for name in outputs)
 
+    return exported_module(torch, Named(), tuple(tensors.values()), input_names=list(names), output_names=list(outputs))
+
+
+def exported_module(torch: Any, module: Any, inputs: tuple[Any, ...], **options: Any) -> bytes:
+    """Return the ONNX model of a module on the shapes of `inputs`.
+
+    Raises:
+        NotModelledError: PyTorch's exporter has no node for something in it.
+    """
     file = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                Named(), tuple(tensors.values()), file, input_names=list(names), output_names=list(outputs),
-                opset_version=OPSET, dynamo=False, do_constant_folding=False,
+                module, inputs, file, opset_version=OPSET, dynamo=False, do_constant_folding=False, **options
             )  # fmt: skip
     except (RuntimeError, TypeError, ValueError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

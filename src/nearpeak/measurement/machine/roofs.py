@@ -4,7 +4,9 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from nearpeak.base.host_system import cpu_name, read_text
 from nearpeak.core.work.target import Target
+from nearpeak.measurement.machine.library_products import integer_flop_per_s, runtime_flop_per_s
 
 REPEAT_S = 1.0
 """Time spent on each method to reach a roof; the best run counts."""
@@ -20,12 +23,15 @@ PRODUCT_EXTENTS = (512, 1024, 1536)
 STREAM_BYTES = 160 * 2**20
 """Size of each array of the memory roof, beyond the caches."""
 Step = tuple[str, Callable[[], float]]
+_UNITS = {"fp32": "vector.fp32", "fp64": "vector.fp64", "bf16": "tensor.bf16", "int8": "tensor.int8"}
+"""Unit of the device file by roof."""
 
 
 def cpu_roofs() -> Iterator[tuple[str, float]]:
-    """Yield each roof of this CPU by name as it is measured: FLOP/s, B/s or seconds."""
+    """Yield each roof of this CPU by name as it is measured: FLOP/s, B/s or seconds; none that no library reaches."""
     for name, measure in _steps():
-        yield name, measure()
+        if value := measure():
+            yield name, value
 
 
 def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
@@ -35,8 +41,7 @@ def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float
     """
     if known is None or not is_this_cpu(known):
         return roofs
-    units = {"fp32": "vector.fp32", "fp64": "vector.fp64", "bf16": "tensor.bf16"}
-    old = {name: known.peaks[unit].flop_per_s for name, unit in units.items() if unit in known.peaks}
+    old = {name: known.peaks[unit].flop_per_s for name, unit in _UNITS.items() if unit in known.peaks}
     old["memory"] = known.dram.bandwidth_bytes_per_s or 0.0
     better = {name: max(value, old.get(name, 0.0)) for name, value in roofs.items()}
     return better | {"launch": min(roofs["launch"], known.launch_floor_s or roofs["launch"])}
@@ -56,11 +61,11 @@ def cpu_target_text(roofs: dict[str, float], *, beside: str = "") -> str:
     cores = os.cpu_count() or 1
     clock_hz = _clock_hz()
     torch, memory_bytes = _torch(), int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    libraries = f"NumPy {np.__version__}" + (f" and PyTorch {torch.__version__}" if torch else "")
+    libraries = ", ".join(f"{name} {number}" for name, number in _libraries(torch).items())
     source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {libraries}"
     source += f"; {beside} meanwhile, so that it reaches more" if beside else ""
     mark = "\nverified = false" if beside else ""
-    head = (
+    head: tuple[str, ...] = (
         f'title = "{_title()}"',
         'vendor = "this machine"',
         'kind = "cpu"',
@@ -69,8 +74,10 @@ def cpu_target_text(roofs: dict[str, float], *, beside: str = "") -> str:
         'sm_source = "number of processors that the operating system reports"',
         "measured = true",
     )
+    if "int8" not in roofs:
+        head += ('unstated = ["tensor.int8"]', f'unstated_source = "no product of int8 was measured with {libraries}"')
     parts = ["\n".join(head)]
-    for unit, key in (("vector.fp32", "fp32"), ("vector.fp64", "fp64"), ("tensor.bf16", "bf16")):
+    for key, unit in _UNITS.items():
         if key in roofs:
             parts.append(_peak(unit, roofs[key], cores, clock_hz, source) + mark)
     memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{memory_bytes} B"\nsource = "{source}"{mark}'
@@ -88,12 +95,21 @@ def _steps() -> list[Step]:
     torch = _torch()
     steps: list[Step] = [
         ("fp64", lambda: max(_numpy_product("float64"), _torch_product(torch, "float64"))),
-        ("fp32", lambda: max(_numpy_product("float32"), _torch_product(torch, "float32"))),
+        ("fp32", lambda: _single_product(torch)),
     ]
     if torch is not None:
         steps.append(("bf16", lambda: _torch_product(torch, "bfloat16")))
+    steps += [("int8", lambda: integer_flop_per_s(PRODUCT_EXTENTS, torch, _best_s))]
     steps += [("memory", lambda: _memory(torch)), ("launch", lambda: _launch(torch))]
     return steps
+
+
+def _libraries(torch: Any) -> dict[str, str]:
+    """Return the versions of the libraries that form products here."""
+    versions = {"NumPy": np.__version__} | ({"PyTorch": str(torch.__version__)} if torch else {})
+    with suppress(PackageNotFoundError):
+        versions["ONNX Runtime"] = version("onnxruntime")
+    return versions
 
 
 def _torch() -> Any:
@@ -134,6 +150,12 @@ def _torch_product(torch: Any, dtype: str) -> float:
         return float(2 * extent**3 / _best_s(lambda: torch.mm(a, a, out=out)))
 
     return max(map(rate, PRODUCT_EXTENTS))
+
+
+def _single_product(torch: Any) -> float:
+    """Return the best rate in fp32 over all libraries: ONNX Runtime, too, has kernels of its own."""
+    runtime = runtime_flop_per_s(PRODUCT_EXTENTS, _best_s)
+    return max(_numpy_product("float32"), _torch_product(torch, "float32"), runtime)
 
 
 def _memory(torch: Any) -> float:

@@ -115,6 +115,8 @@ def _match(image: Tensor, axes: dict[str, int], *, back: bool, name: str) -> Mat
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Col2Im with the same padding on both sides; image and block size travel with the launch."""
+    if 2 not in site.constants:
+        raise NotModelledError("im2col: no rule where the extents of a block are data")
     block = site.constants[2]
     if len(block) != 2:
         raise NotModelledError(f"im2col: no rule for {len(block)} dimensions; only images have one")

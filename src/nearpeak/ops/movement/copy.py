@@ -1,5 +1,6 @@
 """Movement of elements without arithmetic: clone, concatenate, pad, roll, repeat, transpose and the like."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,8 @@ def _triangle(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match nodes that only move elements; shapes and bounds are launch arguments, not memory reads."""
+    if site.name == _JOINED:  # scale and zero point of the result, then each operand with its own
+        site = replace(site, name="Concat", inputs=site.inputs[2::3])
     inputs = onnx_operands(site) if site.name == "Concat" else tuple(t for t in site.inputs[:1] if t is not None)
     written = sum(out.elements for out in site.outputs)
     read = min(written, sum(tensor.distinct for tensor in inputs))
@@ -156,6 +159,7 @@ def _from_onnx(site: OnnxSite) -> Match:
     return Match(arguments={"elements": written, "read": read, "dtype": out.dtype}, touched_bytes=touched)
 
 
+_JOINED = "com.microsoft.QLinearConcat"
 _GATHERED = (
     "clone", "cat", "stack", "roll", "flip", "repeat", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90",
     "slice_backward", "select_backward", "diagonal_backward", "unfold_backward", "_reshape_copy", "view_copy",
@@ -200,6 +204,6 @@ OPERATOR = Operator(
     },
     onnx=dict.fromkeys(
         ("Transpose", "Concat", "Split", "Slice", "Pad", "Tile", "Expand", "DepthToSpace", "SpaceToDepth",
-         "ReverseSequence", "Trilu"), _from_onnx,
+         "ReverseSequence", "Trilu", _JOINED), _from_onnx,
     ),
 )  # fmt: skip

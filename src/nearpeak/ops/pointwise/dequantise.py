@@ -140,5 +140,5 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same={"block_rows": "rows", "block_columns": "columns"},
     aten=dict.fromkeys(_CLAIMED, _from_aten),
-    onnx={"DequantizeLinear": _from_onnx},
+    onnx=dict.fromkeys(("DequantizeLinear", "com.microsoft.DequantizeLinear"), _from_onnx),
 )

@@ -226,5 +226,5 @@ OPERATOR = Operator(
         "aten.quantize_per_tensor_dynamic.default": _dynamic,
         **{f"quantized_decomposed.{name}": _chosen for name in _CHOICES},
     },
-    onnx=dict.fromkeys(("QuantizeLinear", "DynamicQuantizeLinear"), _from_onnx),
+    onnx=dict.fromkeys(("QuantizeLinear", "DynamicQuantizeLinear", "com.microsoft.QuantizeLinear"), _from_onnx),
 )

@@ -195,9 +195,21 @@ def _scaled(site: AtenSite, product: Match) -> Match:
 
 
 def _quantised(site: OnnxSite) -> Match:
-    """Match QLinearMatMul, whose operands alternate with their scales and zero points."""
-    bare = (site.inputs[0], site.inputs[3])
-    return _from_onnx(OnnxSite(name="MatMul", inputs=bare, outputs=site.outputs, attributes=site.attributes))
+    """Match QLinearMatMul and QGemm, whose operands alternate with their scales and zero points."""
+    is_gemm = site.name.endswith("QGemm")
+    bare = (site.inputs[0], site.inputs[3], *((site.optional(6),) if is_gemm else ()))
+    name = "Gemm" if is_gemm else "MatMul"
+    return _from_onnx(OnnxSite(name=name, inputs=bare, outputs=site.outputs, attributes=site.attributes))
+
+
+def _integers(site: OnnxSite) -> Match:
+    """Match ONNX Runtime's products of integers: QGemm, whose operands alternate with scales, and fused MatMuls."""
+    if site.name == "com.microsoft.QGemm":
+        bare = (site.inputs[0], site.inputs[3], site.optional(6))
+        return _from_onnx(OnnxSite(name="Gemm", inputs=bare, outputs=site.outputs, attributes=site.attributes))
+    a, b = site.tensor(0), site.tensor(1)
+    codes = replace(a, dtype=b.dtype)  # DynamicQuantizeMatMul quantises A on the way
+    return _from_onnx(OnnxSite(name="MatMul", inputs=(codes, b), outputs=site.outputs, attributes=site.attributes))
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -298,7 +310,11 @@ OPERATOR = Operator(
     onnx={
         **dict.fromkeys(("Gemm", "MatMul", "MatMulInteger"), _from_onnx),
         "com.microsoft.FusedMatMul": _fused,
+        **dict.fromkeys(
+            (f"com.microsoft.{name}" for name in ("QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")), _integers
+        ),
         "QLinearMatMul": _quantised,
+        "com.microsoft.QGemm": _quantised,
         "Einsum": einsum,
     },
 )

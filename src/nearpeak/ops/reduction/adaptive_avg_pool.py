@@ -9,6 +9,7 @@ import numpy as np
 
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.work import Work
+from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, greatest_common_divisor, unless_empty
@@ -111,8 +112,10 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match GlobalAveragePool."""
+    """Match GlobalAveragePool, and ONNX Runtime's of 8-bit numbers where channels come first."""
     x = site.tensor(0)
+    if site.attributes.get("channels_last", 0):
+        raise NotModelledError(f"{site.name}: channels come last")
     return Match(arguments=sliding.onnx_planes(x) | sliding.named("o", [1], len(x.shape) - 2))
 
 
@@ -131,5 +134,5 @@ OPERATOR = Operator(
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     aten={f"aten.{name}.default": sliding.adaptive_call for name in _OVERLOADS},
-    onnx={"GlobalAveragePool": _from_onnx},
+    onnx=dict.fromkeys(("GlobalAveragePool", "com.microsoft.QLinearGlobalAveragePool"), _from_onnx),
 )

@@ -1,5 +1,6 @@
 """Matching of element-wise calls to cases: ATen overloads, list calls, gradients, ONNX nodes."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,18 @@ def _from_onnx(name: str, site: OnnxSite) -> Match:
     return Match(arguments=match.arguments, touched_bytes={str(position): 0 for position in by_value})
 
 
+def _quantised(name: str, site: OnnxSite) -> Match:
+    """Match QLinearAdd and QLinearMul, whose operands alternate with their scales and zero points."""
+    bare = replace(site, inputs=(site.inputs[0], site.inputs[3]), constants={})
+    return Match(arguments=_from_onnx(name, bare).arguments)
+
+
+def _looked_up(site: OnnxSite) -> Match:
+    """Match functions of 8-bit numbers, which a table of 256 results answers."""
+    elements = site.outputs[0].elements
+    return Match(op="copy", arguments={"elements": elements, "read": elements, "dtype": site.outputs[0].dtype})
+
+
 def _shifted(site: OnnxSite) -> Match:
     """Match BitShift by its direction."""
     return _from_onnx(f"{str(site.attributes['direction']).lower()}_shift", site)
@@ -110,4 +123,6 @@ def onnx_claims() -> dict[str, Matcher]:
     claims: dict[str, Matcher] = {
         name: partial(_from_onnx, row.name) for row in FUNCTIONS.values() for name in row.onnx
     }
-    return claims | {"BitShift": _shifted}
+    quantised = {f"com.microsoft.QLinear{name}": partial(_quantised, name.lower()) for name in ("Add", "Mul")}
+    tables = dict.fromkeys(("com.microsoft.QLinearLeakyRelu", "com.microsoft.QLinearSigmoid"), _looked_up)
+    return claims | {"BitShift": _shifted} | quantised | tables

@@ -1,17 +1,20 @@
 """Report of a planned service: verdict, latencies, where a step goes, and the other layouts."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from nearpeak.core.systems.service import PlannedServing, ServingOption
+from nearpeak.core.systems.service import PlannedServing, ServiceChoice, ServingOption
 from nearpeak.reports.brief_text import brief, whole_percent
 from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
+from nearpeak.reports.systems.service_chart import drawing_of
 from nearpeak.units import show
 
 _NAMES = {
     "ttft": "time to first token", "tpot": "time per output token", "latency": "whole request", "queue": "in the queue",
     "itl": "gap between tokens",
 }  # fmt: skip
+BRIEF = ("ttft", "tpot", "latency")
+"""Latencies that are shown at once; the others are folded."""
 DEFINITIONS = (
     "Time to first token counts from the arrival of the request; time per output token is (last token - first token) / "
     "(tokens - 1) of a request; a gap between tokens is weighted by the sequences that see it. Requests that arrive "
@@ -25,14 +28,26 @@ _ADVICE = {
 }  # fmt: skip
 
 
-def to_json(planned: PlannedServing) -> str:
-    """Return the service as one JSON line."""
+_DISTANCES = {0: "this device", 1: "its architecture", 2: "its maker", 3: "another maker's"}
+"""Whose data the times of kernels rest on, by steps."""
+
+
+def to_json(planned: PlannedServing | ServiceChoice) -> str:
+    """Return the service, or the choice, as one JSON line."""
     return json.dumps(planned.record(), allow_nan=False)
 
 
 def document_of(planned: PlannedServing) -> Document:
     """Return the service as a document."""
-    blocks: list[Block] = [_latencies(planned), *_step(planned), *_options(planned)]
+    blocks: list[Block] = [
+        _latencies(planned, BRIEF),
+        *_classes(planned),
+        *_step(planned),
+        *_options(planned),
+        *_trust(planned),
+    ]
+    if planned.timeline is not None:
+        blocks.append(drawing_of(planned.timeline))
     blocks.append(Details("Definitions, interval and provenance (--why)", tuple(_why(planned))))
     return Document(
         title=f"{planned.model} served by {planned.device_count} × {planned.target}",
@@ -41,8 +56,43 @@ def document_of(planned: PlannedServing) -> Document:
     )  # fmt: skip
 
 
+def choice_document(choice: ServiceChoice) -> Document:
+    """Return services side by side, those that no other beats marked, and the best of them as its own report."""
+    best, rows = choice.plans[0], []
+    for plan, is_front in zip(choice.plans, choice.front, strict=True):
+        option, cost = plan.best, plan.best.usd_per_million_tokens
+        meets = plan.meets_limits()
+        reached = "misses" if option.rate_per_s else "none"
+        rate = Cell(value=option.rate_per_s if meets else 0.0, text=f"{option.rate_per_s:.3g}" if meets else reached)
+        joules = plan.energy_j_per_token
+        rows.append((
+            Cell(value=is_front, text="*" if is_front else " "),
+            f"{plan.device_count} × {plan.target}, {_layout(option)}",
+            rate, _tail(option, "ttft"), _tail(option, "tpot"), "–" if cost is None else f"{cost:,.2f}",
+            "–" if joules is None else brief(joules, "J"),
+        ))  # fmt: skip
+    heads = ("front|", "~service", "#requests per s", "#p99 first", "#p99 token", "#usd|$ per M", "+#per token")
+    counted = f"{sum(choice.front)} of {len(choice.plans)}"
+    blocks: list[Block] = [
+        Table(columns=columns(*heads), rows=rows, name="services", caption="Services, best first"),
+        Text(f"* {counted}: no other has more requests per second at no more cost and no longer waits.", "muted"),
+        *(Text(f"{words}: {reason}", "muted") for words, reason in choice.refused.items()),
+    ]
+    within = document_of(best)
+    return Document(
+        title=f"{best.model}: {len(choice.plans)} services side by side", subject=within.subject,
+        lead=f"{best.device_count} × {best.target}: {within.lead}", kicker="Serving plans, compared",
+        figures=within.figures,
+        blocks=[*blocks, Details(f"The best: {best.device_count} × {best.target} (--why)", tuple(within.blocks))],
+    )  # fmt: skip
+
+
 def _layout(option: ServingOption) -> str:
-    return f"{option.replica_count} × ({option.layout.words})"
+    """Return replicas and layout in words."""
+    first = f"{option.replica_count} × ({option.layout.words})"
+    if option.decode_layout is None:
+        return first
+    return f"prefill {first}, decode {option.decode_replica_count} × ({option.decode_layout.words})"
 
 
 def _verdict(planned: PlannedServing) -> str:
@@ -62,9 +112,11 @@ def _verdict(planned: PlannedServing) -> str:
     words.append(f"{best.output_tokens_per_s:,.0f} output tokens/s")
     if best.usd_per_million_tokens is not None:
         words.append(f"${best.usd_per_million_tokens:,.2f} per M output tokens")
+    if planned.energy_j_per_token is not None:
+        words.append(f"{brief(planned.energy_j_per_token, 'J')} per token")
     missed = [
         name for name, limit in planned.limits_s.items()
-        if name in best.latencies_s and best.latencies_s[name]["p99"] > limit * 1.02
+        if not planned.meets_limits() and name in best.latencies_s and best.latencies_s[name]["p99"] > limit
     ]  # fmt: skip
     verdict = f" The limit of {' and '.join(_NAMES[name] for name in missed)} is missed." if missed else ""
     return f"{'; '.join(words)}; limited by {best.limiter}.{verdict}"
@@ -89,16 +141,47 @@ def _figures(planned: PlannedServing) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _latencies(planned: PlannedServing) -> Table:
+def _latencies(planned: PlannedServing, which: Sequence[str]) -> Table:
     names = ("mean", "p50", "p90", "p99")
     rows = []
-    for name, title in _NAMES.items():
-        values = planned.best.latencies_s.get(name)
+    for name in which:
+        title, values = _NAMES[name], planned.best.latencies_s.get(name)
         if values:
             limit = planned.limits_s.get(name)
             rows.append((title, *(values[kind] for kind in names), "–" if limit is None else show(limit, "s")))
     heads = ("latency", *(f"#{name}_s|{name}" for name in names), "#limit")
     return Table(columns=columns(*heads), rows=rows, name="latencies", caption="Latencies at that rate")
+
+
+def _classes(planned: PlannedServing) -> Iterator[Block]:
+    """Yield the tails of priority classes, what the prefix cache saves, and replicas that follow the load."""
+    best = planned.best
+    for name, tails in best.class_latencies_s.items():
+        words = ", ".join(f"{_NAMES[kind]} {brief(value, 's')}" for kind, value in tails.items())
+        yield Text(f"{name}: p99 {words}")
+    if best.reused_ratio:
+        yield Text(f"prefix cache: {whole_percent(best.reused_ratio)} of the tokens of prompts need not be computed")
+    if best.mean_device_count and abs(best.mean_device_count - planned.device_count) > 0.01:
+        yield Text(
+            f"replicas follow the load: {best.mean_device_count:.3g} of {planned.device_count} devices in the mean"
+        )
+
+
+def _trust(planned: PlannedServing) -> Iterator[Block]:
+    """Yield what a figure may be trusted for: whose data it rests on, and the nearest public measurement."""
+    words = []
+    if planned.trust:
+        shares = ", ".join(f"{_DISTANCES[steps]} {whole_percent(share)}" for steps, share in planned.trust.items())
+        words.append(f"kernels rest on measurements of {shares}")
+    if planned.is_host_assumed:
+        words.append("host times of this engine are assumed ('plan calibrate-serving' fits them)")
+    if planned.neighbour is not None:
+        near = planned.neighbour
+        error = 100 * (near.predicted_s / near.measured_s - 1)
+        words.append(
+            f"the nearest public point, at distance {near.distance_count:.1f}, is predicted {error:+.0f} % off"
+        )
+    yield Text(f"Trust: {'; '.join(words)}.")
 
 
 def _step(planned: PlannedServing) -> Iterator[Block]:
@@ -107,7 +190,7 @@ def _step(planned: PlannedServing) -> Iterator[Block]:
     rows = [(name, part_s, part_s / whole_s, part_s / whole_s)
             for name, part_s in sorted(planned.parts_s.items(), key=lambda item: -item[1]) if part_s]  # fmt: skip
     heads = columns("part", "#time_s|time", "#share_ratio|share", "share_bar|of the step")
-    yield Table(columns=heads, rows=rows, name="step", caption="Where a decode step goes")
+    yield Table(columns=heads, rows=rows, name="step", caption="Where a decode step goes", brief_count=3)
     if rows:
         name, _, share, _ = rows[0]
         yield Text(f"{name}: {whole_percent(share)} of the step; what lowers it: {_advice(name, planned.best)}")
@@ -140,11 +223,27 @@ def _options(planned: PlannedServing) -> Iterator[Block]:
 def _why(planned: PlannedServing) -> Iterator[Block]:
     """Yield what the verdict rests on."""
     low, high = planned.step_low_ratio - 1, planned.step_high_ratio - 1
+    if further := [name for name in planned.best.latencies_s if name not in BRIEF]:
+        yield _latencies(planned, further)
     yield Text(DEFINITIONS)
     yield Text(
         f"90 % interval of a step's time: {100 * low:+.0f} to {100 * high:+.0f} %; rates follow it the other way. "
         f"Seeds: {', '.join(map(str, planned.seeds))}. Cache of a replica: {planned.best.kv_token_count:,} tokens."
     )
+    if planned.usd_per_device_hour is not None:
+        yield Text(f"A device costs ${planned.usd_per_device_hour:,.3g} an hour.")
+    if planned.power_w is not None:
+        yield Text(
+            f"A device draws {brief(planned.power_w, 'W')} in the mean of the run: kernels, waits and idle time."
+        )
+    if planned.neighbour is not None:
+        near = planned.neighbour
+        yield Text(
+            f"Nearest public point: {near.name}: {brief(near.measured_s, 's')} per token measured, "
+            f"{brief(near.predicted_s, 's')} predicted; {near.distance}. Another engine or format, or a model of four "
+            f"times the size, is a step of distance; another maker's or older device two. Source: {near.source}."
+        )
+    yield from (Text(f"Assumed: {note}.") for note in planned.notes)
 
 
 def difference_of(planned: PlannedServing, before: str, name: str) -> Document:

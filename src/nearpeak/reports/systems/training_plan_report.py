@@ -45,6 +45,7 @@ def document_of(planned: PlannedTraining) -> Document:
     blocks: list[Block] = [_waterfall(planned)]
     blocks += _changes(planned)
     blocks += _frontier(planned)
+    blocks += _second_order(planned)
     blocks += _goodput(planned)
     blocks.append(
         Details("Memory by stage, stage times, ground and trust of each figure (--why)", tuple(_why(planned)))
@@ -66,6 +67,9 @@ def _verdict(planned: PlannedTraining) -> str:
     used = "" if time.mfu is None else f", {whole_percent(time.mfu)} of the products' peak"
     cost = planned.usd_per_million_tokens
     words = [f"{step}, {time.tokens_per_s_device:,.0f} tokens/s per device{used}; {_fit(full, planned.nearest_change)}"]
+    if planned.second_order is not None:
+        added = planned.second_order
+        words.append(f"{added.method} adds {brief(added.added_s, 's')} ({whole_percent(added.added_s / time.step_s)})")
     if cost is not None:
         words.append(f"${cost:,.2f} per M tokens")
     if planned.goodput is not None:
@@ -180,6 +184,28 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
         f"{search.legal_count:,} legal plans, {search.fitting_count:,} fit, {search.executed_count:,} timed; bounds "
         f"prove that no other is faster. {len(search.ties):,} lie within the error of the best. Refused: "
         f"{refused or 'none'}.",
+        "muted",
+    )
+
+
+def _second_order(planned: PlannedTraining) -> Iterator[Block]:
+    """Yield what a second-order optimizer adds to the step."""
+    added = planned.second_order
+    if added is None:
+        return
+    parts = {
+        "factors": added.factor_s, "their all-reduce": added.reduce_s, "inverses, exposed": added.exposed_s,
+        "preconditioned update": added.update_s, "ranks of the sub-grid": added.sub_grid_s,
+    }  # fmt: skip
+    step_s = planned.time.step_s
+    rows = [(name, time_s, time_s / step_s) for name, time_s in parts.items() if time_s]
+    yield Table(
+        columns=columns("part", "#time_s|time a step", "#share_ratio|of the step"), rows=rows, name="second_order",
+        caption=f"{added.method} adds {whole_percent(added.added_s / step_s)}",
+    )  # fmt: skip
+    yield Text(
+        f"Inverses take {show(added.inverse_s, 's')} on the busiest rank, their hand-out {show(added.broadcast_s, 's')}"
+        ", per update of the inverses.",
         "muted",
     )
 

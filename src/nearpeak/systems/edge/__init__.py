@@ -1,1 +1,1 @@
-"""Boards, sensor streams, pipelines and fleets at the edge, composed of times that come in as functions."""
+"""Boards at the edge: power modes, loaders and page caches, pipelines of stages, streams with deadlines."""

@@ -63,7 +63,9 @@ class DisaggregatedOutcome:
     """Time from the first token until the cache is at the second pool; 0 for requests of one token."""
 
 
-def serve_disaggregated(requests: Requests, prompts: Pool, decodes: Pool, link: CacheLink) -> DisaggregatedOutcome:
+def serve_disaggregated(
+    requests: Requests, prompts: Pool, decodes: Pool, link: CacheLink, *, is_logged: bool = False
+) -> DisaggregatedOutcome:
     """Return what two pools make of requests.
 
     The first token comes from the first pool. Caches leave a replica one after the other; where layers are sent as they
@@ -74,23 +76,28 @@ def serve_disaggregated(requests: Requests, prompts: Pool, decodes: Pool, link: 
     round settles a further stretch of time, until nothing changes.
     """
     if not requests.concurrency_count:
-        return _serve_open(requests, prompts, decodes, link)
+        return _serve_open(requests, prompts, decodes, link, is_logged=is_logged)
     in_flight = requests.concurrency_count
     load = replace(requests, concurrency_count=0)
-    outcome = _serve_open(load, prompts, decodes, link)
+    outcome = _serve_open(load, prompts, decodes, link, is_logged=is_logged)
     for _ in range(len(requests)):
         ends = np.sort(outcome.requests.last_s)
         arrivals = np.concatenate([np.zeros(in_flight), ends[: len(requests) - in_flight]])
         if np.array_equal(arrivals, load.arrival_s):
             break
         load = replace(load, arrival_s=arrivals)
-        outcome = _serve_open(load, prompts, decodes, link)
+        outcome = _serve_open(load, prompts, decodes, link, is_logged=is_logged)
     return outcome
 
 
-def _serve_open(requests: Requests, prompts: Pool, decodes: Pool, link: CacheLink) -> DisaggregatedOutcome:
+def _serve_open(
+    requests: Requests, prompts: Pool, decodes: Pool, link: CacheLink, *, is_logged: bool
+) -> DisaggregatedOutcome:
     alone = replace(requests, output_count=np.ones(len(requests), np.int64))
-    first = serve(alone, prompts.engine, prompts.table, replica_count=prompts.replica_count, router=prompts.router)
+    first = serve(
+        alone, prompts.engine, prompts.table, replica_count=prompts.replica_count, router=prompts.router,
+        is_logged=is_logged,
+    )  # fmt: skip
     rows = np.flatnonzero(requests.output_count > 1)
     transfer = np.zeros(len(requests))
     whole = replace(first, requests=requests, last_s=first.first_s.copy())
@@ -104,6 +111,7 @@ def _serve_open(requests: Requests, prompts: Pool, decodes: Pool, link: CacheLin
             output_count=requests.output_count[order],
         ),
         decodes.engine, decodes.table, replica_count=decodes.replica_count, router=decodes.router, has_cache=True,
+        is_logged=is_logged,
     )  # fmt: skip
     whole.last_s[order] = second.last_s
     return DisaggregatedOutcome(prompts=first, decodes=second, requests=whole, transfer_s=transfer)

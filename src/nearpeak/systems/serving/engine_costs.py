@@ -1,10 +1,12 @@
 """Costs and habits of serving engines beside kernels: host time, captured batch sizes, fusions; one TOML each."""
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.input_files import reading, toml_of_file
 from nearpeak.base.registry import entry_of
 from nearpeak.errors import SpecError
 
@@ -19,6 +21,10 @@ class EngineCosts:
     """Name of its file."""
     title: str
     """Engine and versions in words."""
+    policy: str = ""
+    """Name of its scheduling policy."""
+    is_assumed: bool = False
+    """Whether host times are assumed, not fitted to measurements of the engine."""
     host_step_s: float
     """Host time of a step that the device waits for: scheduling, input preparation, sampling, output."""
     host_sequence_s: float
@@ -87,17 +93,48 @@ def engine_names() -> tuple[str, ...]:
 
 @cache
 def engine_costs(name: str) -> EngineCosts:
-    """Return the costs of an engine family.
+    """Return the costs of an engine family, or those of a TOML file.
 
     Raises:
         UnknownNameError: there is no such family.
-        SpecError: its file lacks a key or has one that is not known.
+        SpecError: the file lacks a key, has one that is not known, or a value of another kind.
     """
-    path = entry_of("engine", {name: FOLDER / f"{name}.toml" for name in engine_names()}, name)
-    stated = tomllib.loads(path.read_text(encoding="utf-8"))
+    path = Path(name)
+    if path.suffix != ".toml":
+        path = entry_of("engine", {known: FOLDER / f"{known}.toml" for known in engine_names()}, name)
+    stated = toml_of_file(path, f"engine {path}")
     unknown = set(stated) - {field.name for field in fields(EngineCosts)}
     if unknown:
         raise SpecError(f"{path.name}: {', '.join(sorted(unknown))} is no key of an engine")
-    stated["graph_sizes"] = tuple(stated.get("graph_sizes", ()))
-    stated["host_ratio"] = tuple(stated.get("host_ratio", {}).items())
-    return EngineCosts(name=name, **stated)
+    with reading(path, "engine"):
+        stated["graph_sizes"] = tuple(int(size) for size in stated.get("graph_sizes", ()))
+        stated["host_ratio"] = tuple(dict(stated.get("host_ratio", {})).items())
+        costs = EngineCosts(**{"name": path.stem} | stated)
+    for field in fields(EngineCosts):
+        value = getattr(costs, field.name)
+        kinds: dict[Any, tuple[type, ...]] = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
+        wanted = kinds.get(field.type, (object,))
+        if not isinstance(value, wanted) or (isinstance(value, bool) and field.type is not bool):
+            raise SpecError(f"{path.name}: {field.name} = {value!r} is no {getattr(field.type, '__name__', '')}")
+        if isinstance(value, int | float) and value < 0:
+            raise SpecError(f"{path.name}: {field.name} = {value!r} must be at least 0")
+    return costs
+
+
+def engine_text(costs: EngineCosts) -> str:
+    """Return the text of the TOML file of an engine.
+
+    >>> text = engine_text(engine_costs("vllm_v1"))
+    >>> text.splitlines()[1]
+    'policy = "vllm"'
+    """
+    lines, ratios = [], ""
+    for field in fields(EngineCosts):
+        value = getattr(costs, field.name)
+        if field.name == "name" or value == field.default:
+            continue
+        if field.name == "host_ratio":
+            ratios = "\n[host_ratio]\n" + "".join(f"{name} = {float(ratio)!r}\n" for name, ratio in value)
+        else:
+            lines.append(f"{field.name} = {canonical_json(list(value) if isinstance(value, tuple) else value)}\n")
+    return "".join(lines) + ratios

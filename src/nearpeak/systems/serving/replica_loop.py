@@ -20,6 +20,7 @@ from nearpeak.systems.serving.engine_state import (
     INPUT,
     LEAST,
     NEVER,
+    NEXT_COMER,
     NONE,
     OPEN,
     PER_REPLICA,
@@ -46,6 +47,8 @@ from nearpeak.systems.serving.waiting_queue import append
 
 ROUND_ROBIN, LEAST_KV, PREFIX_AWARE = range(3)
 """Router policies."""
+TICK_S = 1e-9
+"""Time by which replicas of a closed loop may run ahead of each other, far below that of a step."""
 
 
 @compiled_exactly(PLAIN_REQUESTS, owned=False)
@@ -126,6 +129,39 @@ def start(state: State, unit: int, moment: float) -> None:
     state.units[STATUS][unit] = ACTIVE
 
 
+@compiled_exactly(PLAIN_REQUESTS, owned=False)
+def next_clock(state: State, unit: int) -> float:
+    """Return when a replica can begin its next step: now if it has requests, else when one comes; NEVER for none."""
+    moment = NEVER
+    for rank in range(unit * state.rules[RANKS], (unit + 1) * state.rules[RANKS]):
+        if state.ranks[RUNNING][rank] + state.ranks[WAITING][rank] > 0:
+            moment = min(moment, state.units[CLOCK][unit])
+        if state.ranks[NEXT_COMER][rank] != NONE:
+            moment = min(moment, max(state.times[QUEUED][state.ranks[NEXT_COMER][rank]], state.units[CLOCK][unit]))
+    return float(moment)
+
+
+@compiled_exactly(PLAIN_REQUESTS, owned=False)
+def serve_in_turn(state: State, table: GridArrays) -> int:
+    """Run the replicas of a closed loop, each time the one whose next step begins first; return as `serve_arrivals`.
+
+    What any of them finishes lets the next request of all arrive, on the same replica: clients stay at theirs.
+    """
+    while True:
+        unit, least, following = NONE, NEVER, NEVER
+        for other in range(len(state.units[STATUS])):
+            moment = next_clock(state, other)
+            if moment < least:
+                unit, least, following = other, moment, least
+            else:
+                following = min(following, moment)
+        if unit == NONE:
+            return DONE
+        status = advance(state, table, unit, max(following, least + TICK_S))
+        if status != DONE:
+            return int(status)
+
+
 @compiled_exactly(PLAIN_REQUESTS)
 def serve_arrivals(arrivals: object, state: State, table: GridArrays) -> int:  # noqa: ARG001 — the call's size is that of its first argument
     """Serve all requests; return DONE, FULL (call again with an empty log) or STUCK."""
@@ -146,6 +182,8 @@ def serve_arrivals(arrivals: object, state: State, table: GridArrays) -> int:  #
         state.times[QUEUED][request] = moment
         append(state, rank, request)
         state.marks[CURSOR] += 1
+    if state.rules[OPEN] < len(state.times[ARRIVED]):
+        return int(serve_in_turn(state, table))
     for unit in range(units):
         if state.units[STATUS][unit] != ABSENT:
             status = advance(state, table, unit, NEVER)

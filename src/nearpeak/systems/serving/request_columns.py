@@ -75,6 +75,17 @@ class Requests:
             raise SpecError(f"requests: factor {factor:g} of the rate must be above 0")
         return replace(self, arrival_s=self.arrival_s / factor)
 
+    def in_order(self, order: Ints) -> "Requests":
+        """Return the requests in another order, their arrivals as they are."""
+        more: dict[str, npt.NDArray[np.int64]] = {
+            name: column[order] for name in ("classes", "adapters") if (column := getattr(self, name)) is not None
+        }
+        if self.hash_ids is not None and self.hash_starts is not None:
+            parts = [self.hash_ids[self.hash_starts[row] : self.hash_starts[row + 1]] for row in order.tolist()]
+            more["hash_ids"] = np.concatenate(parts)
+            more["hash_starts"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return replace(self, input_count=self.input_count[order], output_count=self.output_count[order], **more)  # type: ignore[arg-type]
+
     def hash_counts(self) -> Ints:
         """Return the number of hash blocks of each request."""
         return np.zeros(len(self), np.int64) if self.hash_starts is None else np.diff(self.hash_starts)

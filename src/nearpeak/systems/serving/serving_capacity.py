@@ -55,7 +55,7 @@ class Capacity:
 def capacity(
     run: Callable[[float, int], Outcome], limits: Limits, *, low_per_s: float, high_per_s: float,
     seeds: Sequence[int], share: float = 0.99, tolerance_ratio: float = 0.01,
-    window: Callable[[Outcome], Window] | None = None,
+    window: Callable[[Outcome], Window] | None = None, bound: Callable[[Outcome], str] | None = None,
 ) -> Capacity:  # fmt: skip
     """Return the highest rate at which a share of the requests meets each limit, by bisection for each seed.
 
@@ -66,6 +66,7 @@ def capacity(
         high_per_s: highest rate tried; a capacity that reaches it says so.
         tolerance_ratio: width at which the bisection of a seed ends, over its rate.
         window: part of a run that counts; all of it by default.
+        bound: names what holds requests up in a run; `bound_resource` by default.
     """
     if not limits.items() or not seeds or not 0 < low_per_s < high_per_s:
         raise SpecError(
@@ -86,7 +87,7 @@ def capacity(
         if not _within(values, limits):
             return Capacity(
                 rate_per_s=0.0, low_per_s=0.0, high_per_s=0.0, reached_s=values, limits=limits, share_ratio=share,
-                limiter=_limiter(outcome, values, limits),
+                limiter=_limiter(outcome, values, limits, bound),
             )  # fmt: skip
         low, high = low_per_s, high_per_s
         while high - low > tolerance_ratio * low:
@@ -102,7 +103,7 @@ def capacity(
     return Capacity(
         rate_per_s=mean, low_per_s=max(mean - half, 0.0), high_per_s=mean + half, limits=limits, share_ratio=share,
         reached_s={name: float(np.mean([values[name] for values in reached])) for name, _ in limits.items()},
-        limiter=_limiter(*failed, limits) if failed else f"the highest rate tried, {high_per_s:g}/s",
+        limiter=_limiter(*failed, limits, bound) if failed else f"the highest rate tried, {high_per_s:g}/s",
     )  # fmt: skip
 
 
@@ -110,13 +111,15 @@ def _within(values: Mapping[str, float], limits: Limits) -> bool:
     return all(values[name] <= limit for name, limit in limits.items())
 
 
-def _limiter(outcome: Outcome, values: Mapping[str, float], limits: Limits) -> str:
+def _limiter(
+    outcome: Outcome, values: Mapping[str, float], limits: Limits, bound: Callable[[Outcome], str] | None
+) -> str:
     metrics = [name for name, limit in limits.items() if values[name] > limit]
-    return f"{' and '.join(metrics)}, by {bound_resource(outcome)}"
+    return f"{' and '.join(metrics)}, by {(bound or bound_resource)(outcome)}"
 
 
 def bound_resource(outcome: Outcome) -> str:
-    """Return what holds requests up: KV memory, the limit of sequences, or the time of steps.
+    """Return what holds requests up: KV memory, the limit of sequences, adapters of a step, or the time of steps.
 
     It is what most of the time in steps with waiting requests is spent at; where none wait, the time of steps.
 
@@ -130,14 +133,18 @@ def bound_resource(outcome: Outcome) -> str:
     limit = (outcome.engine.sequence_count or policy.sequence_count) * ranks
     waits, crowded = steps.waiting_count > 0, steps.running_count >= limit
     full = steps.block_count >= FULL_RATIO * outcome.engine.kv_block_count * ranks
-    if not policy.is_whole_batch:  # without prompts in the step, nothing but blocks keeps others waiting
-        full |= (steps.prompt_count == 0) & ~crowded
-    waiting_s, full_s, crowded_s = (
-        float(steps.duration_s[rows].sum()) for rows in (waits, waits & full, waits & crowded)
-    )
-    if waiting_s <= 0.01 * float(steps.duration_s.sum()) or max(full_s, crowded_s) < waiting_s / 2:
+    idle = (steps.prompt_count == 0) & ~crowded & ~full  # nothing but blocks or adapters keeps others waiting
+    if policy.is_whole_batch:
+        idle &= False
+    waiting_s = float(steps.duration_s[waits].sum())
+    reasons = {"KV memory": full, "the limit of sequences": crowded}
+    name = "the adapters of a step" if outcome.engine.adapter_count else "KV memory"
+    reasons[name] = reasons.get(name, idle) | idle
+    spent = {name: float(steps.duration_s[waits & rows].sum()) for name, rows in reasons.items()}
+    largest = max(spent, key=lambda name: spent[name])
+    if waiting_s <= 0.01 * float(steps.duration_s.sum()) or spent[largest] < waiting_s / 2:
         return "the time of steps"
-    return "KV memory" if full_s >= crowded_s else "the limit of sequences"
+    return largest
 
 
 def mean_interval(values: Floats) -> tuple[float, float]:

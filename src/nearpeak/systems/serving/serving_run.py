@@ -237,17 +237,22 @@ def _state(
 
 
 def _outcome(requests: Requests, engine: Engine, state: layout.State, steps: StepLog | None) -> Outcome:
-    """Return what the run left in its arrays."""
-    units, status, end_s = state.units, state.units[layout.STATUS], np.nanmax(state.times[layout.LAST])
+    """Return what the run left in its arrays, requests by their arrival."""
+    units, status, times = state.units, state.units[layout.STATUS], state.times
+    end_s = np.nanmax(times[layout.LAST])
     until = np.where(status == layout.DRAINED, np.maximum(units[layout.DRAINED_AT], units[layout.CLOCK]), end_s)
     rented = units[layout.RENTED] + np.where(status == layout.ABSENT, 0.0, until - units[layout.STARTED_AT])
+    columns = state.requests
+    if requests.concurrency_count:
+        order = np.argsort(times[layout.ARRIVED], kind="stable")
+        times, columns = times[:, order], columns[:, order]
+        requests = replace(requests.in_order(order), arrival_s=times[layout.ARRIVED], concurrency_count=0)
     return Outcome(
-        engine=engine, requests=replace(requests, arrival_s=state.times[layout.ARRIVED], concurrency_count=0)
-        if requests.concurrency_count else requests,
-        queued_s=state.times[layout.QUEUED], scheduled_s=state.times[layout.SCHEDULED],
-        first_s=state.times[layout.FIRST], last_s=state.times[layout.LAST],
-        preempted_count=state.requests[layout.PREEMPTED], reused_count=state.requests[layout.REUSED],
-        rank=state.requests[layout.RANK], step_count=units[layout.STEPS].astype(np.int64), busy_s=units[layout.BUSY],
+        engine=engine, requests=requests,
+        queued_s=times[layout.QUEUED], scheduled_s=times[layout.SCHEDULED],
+        first_s=times[layout.FIRST], last_s=times[layout.LAST],
+        preempted_count=columns[layout.PREEMPTED], reused_count=columns[layout.REUSED],
+        rank=columns[layout.RANK], step_count=units[layout.STEPS].astype(np.int64), busy_s=units[layout.BUSY],
         rented_s=rented, evicted_count=state.ranks[layout.EVICTED],
         unused_block_count=state.ranks[layout.FREE] + state.ranks[layout.EVICTABLE], steps=steps,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from nearpeak.systems.training.pass_order import pass_order
 from nearpeak.systems.training.pipeline_executor import StageTimes, pipeline_step
 from nearpeak.systems.training.pipeline_order import rank_stages
 from nearpeak.systems.training.rank_lanes import LaneTime, Times, run_lanes
-from nearpeak.systems.training.schedules import SCHEDULES, schedule_name, schedule_of
+from nearpeak.systems.training.schedules import schedule_of, splits_backward
 from nearpeak.systems.training.tensor_overlap import overlapped
 
 HOST_SPREAD_RATIO = 0.01
@@ -143,7 +143,7 @@ def _pipelines(
             f"schedule {plan.schedule}: has {schedule.stage_count} stages on pp={plan.pp}, but the plan has "
             f"{len(chunks)} chunks; {schedule.stage_count // plan.pp} chunk(s) per rank would be right"
         )
-    is_split = SCHEDULES[schedule_name(plan.schedule)].splits_backward and plan.pp > 1
+    is_split = splits_backward(plan.schedule) and plan.pp > 1
     forward_s = tuple(chunk.forward.time_s + fixed_s * (place < plan.pp) for place, chunk in enumerate(chunks))
     backward_s = tuple(chunk.backward.time_s for chunk in chunks)
 
@@ -193,7 +193,7 @@ def _run_chunk(program: RankProgram, plan: TrainingPlan, times: Times) -> ChunkR
     forward, backward = run(order.forward), run(order.backward, is_backward=True)
     last = run(order.last_backward, is_backward=True) if program.gradient else backward
     first = run(order.first_forward) if order.first_forward is not order.forward else forward
-    is_split = SCHEDULES[schedule_name(plan.schedule)].splits_backward
+    is_split = splits_backward(plan.schedule)
     return ChunkRun(
         forward=forward, backward=backward,
         weight_s=run(program.weight, is_backward=True).time_s if is_split else 0.0,

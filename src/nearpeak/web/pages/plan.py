@@ -1,11 +1,9 @@
 """Dashboard page: what one training step of a model takes on a cluster, whether it fits, and what to change."""
 
-from dataclasses import replace
-
 from nearpeak.core.systems.training_job import PlannedTraining
 from nearpeak.errors import NearpeakError
 from nearpeak.reports.document import Document, Table
-from nearpeak.web.page_view import View
+from nearpeak.web.page_view import View, without_bars
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
@@ -30,25 +28,16 @@ def build(_: Site, query: Query) -> View:
         except NearpeakError as problem:
             error = str(problem)
     document = _document(planned)
-    tables = tuple(_without_bars(block) for block in document.blocks if isinstance(block, Table)) if document else ()
+    tables = tuple(without_bars(block) for block in document.blocks if isinstance(block, Table)) if document else ()
     return View(
         title="Plan", template="plan", tables=tables,
         context={"asked": asked, "numbers": numbers, "error": error, "document": document, "tables": tables},
     )  # fmt: skip
 
 
-def _without_bars(table: Table) -> Table:
-    """Return a table without the columns that a report draws as bars, which tables of the dashboard do not."""
-    shown = [place for place, column in enumerate(table.columns) if column.unit != "bar"]
-    return replace(
-        table, columns=tuple(table.columns[place] for place in shown),
-        rows=[tuple(row[place] for place in shown) for row in table.rows],
-    )  # fmt: skip
-
-
 def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
     """Return the answer to the form; a search takes too long for a page."""
-    from nearpeak.api.job_plan import FRAMEWORKS, plan_training
+    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
     from nearpeak.core.systems.plan_words import training_plan_of
     from nearpeak.errors import SpecError
     from nearpeak.targets.clusters import cluster_of

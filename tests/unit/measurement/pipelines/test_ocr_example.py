@@ -13,7 +13,7 @@ def test_a_rendered_page_is_read_and_its_time_explained(tmp_path):
     pytest.importorskip("rapidocr_onnxruntime")
     import numpy as np
 
-    from nearpeak.api.pipeline_plan import plan_pipeline
+    from nearpeak.api.edge.pipeline_plan import plan_pipeline
     from nearpeak.measurement.pipelines.pipeline_execution import run_pipeline
     from nearpeak.systems.edge.pipeline_file import pipeline_of
     from nearpeak.systems.edge.width_buckets import batches_of

@@ -105,7 +105,7 @@ def test_nodes_lie_within_the_stage_that_ran_them_and_the_trace_reads_back(tmp_p
 
 
 def test_a_saved_page_calibrates_another_and_models_are_predicted_on_a_board(tmp_path, monkeypatch):
-    from nearpeak.api import stream_plan
+    from nearpeak.api.edge import stream_plan
 
     asked = []
     monkeypatch.setattr(stream_plan, "model_time", lambda model, board, shapes: asked.append(shapes) or

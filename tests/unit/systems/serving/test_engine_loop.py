@@ -223,3 +223,19 @@ def test_requests_that_can_never_be_served_are_refused_in_one_line(options, word
     with pytest.raises(SpecError, match=words) as error:
         serve(load, Engine(**({"policy": "vllm", "kv_block_count": 100} | options)), GRID)
     assert "\n" not in str(error.value)
+
+
+def test_clients_of_a_closed_loop_keep_all_replicas_busy():
+    """Two replicas with half of the clients each do twice what one does with its half."""
+    engine = Engine(policy="vllm", kv_block_count=2000, sequence_count=64)
+    lengths = {"input_count": 64, "output_count": 40, "seed": 3}
+    one = serve(closed_load(8, 80, **lengths), engine, GRID)
+    two = serve(closed_load(16, 160, **lengths), engine, GRID, replica_count=2)
+    assert two.end_s == pytest.approx(one.end_s, rel=0.02)
+    assert two.step_count.tolist() == pytest.approx([one.step_count[0]] * 2, rel=0.05)
+    assert (np.diff(two.requests.arrival_s) >= 0).all()
+    in_flight = [
+        ((two.requests.arrival_s <= moment) & (two.last_s > moment)).sum()
+        for moment in np.linspace(0.01, two.requests.arrival_s[-1], 50)
+    ]
+    assert max(in_flight) == 16

@@ -106,3 +106,13 @@ def test_a_cache_without_limit_hits_what_the_traces_share(name, ratio):
 @pytest.mark.parametrize(("name", "cv"), [("azure2023_code", 13.2), ("azure2023_conv", 1.09)])
 def test_traces_burst_as_published(name, cv):
     assert gap_variation(read_requests(TRACES / f"{name}.parquet")) == pytest.approx(cv, rel=0.01)
+
+
+def test_a_trace_may_say_who_goes_first_and_which_adapter_is_asked_for(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens,priority,adapter\n0,5,2,1,3\n1,5,2,0,-1\n", "utf-8")
+    requests = read_requests(path)
+    assert (requests.classes.tolist(), requests.adapters.tolist()) == ([1, 0], [3, -1])
+    path.write_text("arrival_s,input_tokens,output_tokens,priority\n0,5,2,-1\n", "utf-8")
+    with pytest.raises(SpecError, match="priority -1 is no whole number from 0"):
+        read_requests(path)

@@ -6,11 +6,12 @@ from itertools import product
 
 import pytest
 
+from nearpeak.core.systems.second_order import SecondOrderPlan
 from nearpeak.errors import SpecError
 from nearpeak.ops import work_of
 from nearpeak.systems.training.second_order.matrix_methods import METHODS, MatrixLayer, executed_flop, kfac_work
 from nearpeak.systems.training.second_order.rank_placement import place_longest_first, placement_bound_s
-from nearpeak.systems.training.second_order.second_order_step import SecondOrderPlan, exposed_s, second_order_step
+from nearpeak.systems.training.second_order.second_order_step import exposed_s, second_order_step
 
 LAYER = MatrixLayer(name="mlp", rows=4096, columns=4096, token_count=8192)
 
@@ -88,7 +89,7 @@ def test_every_method_has_cases_of_the_catalogue(method):
     cases = (*work.factors, *(job.case for job in work.inverses), *work.updates)
     assert all(sum(work_of(case).flop.values()) > 1e9 or case.op == "decomposition" for case in cases)
     assert result.added_s > 0
-    assert len(result.placement.rank) == 8 * len(METHODS[method](LAYER).inverses)
+    assert len(result.job_ranks) == 8 * len(METHODS[method](LAYER).inverses)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ class BatchTimes:
     """Time that each request of a batch adds: its tensors are gathered into the batch and scattered out of it."""
     cv_ratio: float = 0.0
     """Standard deviation of a batch's time over its mean (log-normal)."""
+    extra_s: tuple[float, ...] = ()
+    """What successive batches take beyond the time of their size, as a server's log has it; used in a circle."""
 
     def __post_init__(self) -> None:
         """Refuse times that no batch has."""
@@ -111,6 +113,7 @@ def serve_batches(
     _serve(
         moments, columns, np.zeros(config.instance_count * devices), times.by_size(most),
         np.array([size // items for size in preferred if size >= items] or [1], np.int64), noise,
+        np.array(times.extra_s or (0.0,)),
         np.array([in_flight, most // items, items, devices], np.int64),
         np.array([delay_s, times.sharing_ratio, think_s, times.request_s]),
     )  # fmt: skip
@@ -121,8 +124,9 @@ def serve_batches(
 
 @compiled_exactly(PLAIN_ITEMS, owned=False)
 def _serve(
-    moments: Any, columns: Any, free: Any, seconds: Any, preferred: Any, noise: Any, limits: Any, rates: Any
-) -> None:
+    moments: Any, columns: Any, free: Any, seconds: Any, preferred: Any, noise: Any, extra: Any, limits: Any,
+    rates: Any,
+) -> None:  # fmt: skip
     """Form batch after batch; `moments` are arrivals, in order as far as they are known."""
     known, most, items, devices = limits[0], limits[1], limits[2], limits[3]
     total, head, batches = len(moments), 0, 0
@@ -143,6 +147,7 @@ def _serve(
             if other != instance and free[other] > now:
                 busy += rates[1]
         end = now + (seconds[count * items] + (count - 1) * rates[3]) * busy * noise[batches % len(noise)]
+        end += extra[batches % len(extra)]
         free[instance] = end
         batches += 1
         for place in range(head, head + count):

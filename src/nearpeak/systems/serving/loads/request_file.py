@@ -28,7 +28,11 @@ OUTPUTS = (
     "GeneratedTokens", "completion_tokens",
 )  # fmt: skip
 """Columns of generated tokens."""
+CLASSES, ADAPTERS = ("priority", "class"), ("adapter", "lora")
+"""Columns of priority classes, 0 first, and of LoRA adapters, -1 for none."""
 HASHES = "hash_ids"
+MOST_LEVELS = 4095
+"""Largest number of a class or an adapter."""
 MOONCAKE_TOKENS = 512
 """Tokens of a hash block of Mooncake's traces. Source: kvcache-ai/Mooncake, README of the traces."""
 
@@ -61,6 +65,10 @@ def read_requests(path: Path, *, rate_per_s: float | None = None, hash_token_cou
         lists = [np.asarray(columns[HASHES][row], np.int64) for row in rows.tolist()]
         starts = np.cumsum([0, *map(len, lists)], dtype=np.int64)
         hashes = {"hash_token_count": hash_token_count, "hash_ids": np.concatenate(lists), "hash_starts": starts}
+    for field, names in (("classes", CLASSES), ("adapters", ADAPTERS)):
+        if found := [name for name in names if name in columns]:
+            least = 0 if field == "classes" else -1
+            hashes[field] = _levels(_numbers(columns, found[0], path)[rows], found[0], least, path)
     return Requests(
         arrival_s=arrivals[rows] - first, input_count=_whole(inputs[rows], "input", path),
         output_count=_whole(outputs[rows], "output", path), **hashes,
@@ -88,6 +96,16 @@ def _whole(values: Floats, name: str, path: Path) -> Ints:
     wrong = values != np.floor(values)
     if wrong.any():
         raise SpecError(f"requests {path}: {name} tokens {values[wrong][0]:g} are no whole number")
+    return values.astype(np.int64)
+
+
+def _levels(values: Floats, name: str, least: int, path: Path) -> Ints:
+    """Return whole numbers from `least` to some thousands."""
+    wrong = (values != np.floor(values)) | (values < least) | (values > MOST_LEVELS)
+    if wrong.any():
+        raise SpecError(
+            f"requests {path}: {name} {values[wrong][0]:g} is no whole number from {least} to {MOST_LEVELS}"
+        )
     return values.astype(np.int64)
 
 

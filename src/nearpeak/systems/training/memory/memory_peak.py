@@ -12,7 +12,7 @@ from nearpeak.systems.training.memory.saved_tensors import ActivationRules
 from nearpeak.systems.training.memory.stage_layers import InFlight, StageLayers, chunks_in_flight, stage_layers
 from nearpeak.systems.training.memory.tensor_events import RankEvents, step_peaks
 from nearpeak.systems.training.programs.plan_layout import plan_layout
-from nearpeak.systems.training.schedules import schedule_of
+from nearpeak.systems.training.schedules import is_schedule_file, schedule_of
 
 ALLOCATORS = ("segments", "expandable", "none")
 
@@ -88,7 +88,9 @@ def rank_memory(
 def _lost_bytes(events: RankEvents, stage: int, chunks: int, *, is_expandable: bool) -> int:
     """Return what the allocator holds beyond the tensors at its peak, over a few micro-batches of the schedule."""
     plan = events.plan
-    name, batches = plan.schedule if plan.pp > 1 else "1f1b", min(plan.micro_batch_count, 4 * plan.pp)
+    name, batches = plan.schedule if plan.pp > 1 else "1f1b", plan.micro_batch_count
+    if not is_schedule_file(name):
+        batches = min(batches, 4 * plan.pp)
     ops = schedule_of(name, plan.pp, batches, plan.chunk_count).ranks[stage]
     peaks = step_peaks(events, ops, -(-chunks // plan.chunk_count), is_expandable=is_expandable)
     return peaks.reserved_bytes - peaks.allocated_bytes

@@ -8,7 +8,8 @@ from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
-from nearpeak.systems.training.schedules import schedule_name
+from nearpeak.systems.training.pipeline_order import ordered
+from nearpeak.systems.training.schedules import is_schedule_file, schedule_name, schedule_of
 
 InFlight = Callable[[Any, int], int]
 """Model chunks whose activations a stage holds at once, of a plan and a stage."""
@@ -79,7 +80,8 @@ def chunks_in_flight(plan: TrainingPlan, stage: int) -> int:
     """Return the model chunks whose activations a stage holds at its peak, by the formula of the plan's schedule.
 
     Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2 (GPipe, 1F1B, interleaved); Qi et al. 2023,
-    arXiv:2401.10241, table 2 (zero bubble); DeepSeek-V3, arXiv:2412.19437, table 2 (DualPipe).
+    arXiv:2401.10241, table 2 (zero bubble); DeepSeek-V3, arXiv:2412.19437, table 2 (DualPipe). Those of a file of ops
+    are counted.
 
     Raises:
         NotModelledError: no formula for the schedule.
@@ -90,6 +92,8 @@ def chunks_in_flight(plan: TrainingPlan, stage: int) -> int:
     [11, 9, 7, 5]
     """
     pp, chunks, batches = plan.pp, plan.chunk_count, plan.micro_batch_count
+    if is_schedule_file(plan.schedule) and plan.pp > 1:
+        return ordered(schedule_of(plan.schedule, pp, batches, chunks)).in_flight_count[stage]
     name = schedule_name(plan.schedule)
     if name in ("one_f_one_b", "interleaved"):
         deep = 2 * (pp - 1 - stage) + (chunks - 1) * pp + 1

@@ -2,13 +2,14 @@
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.systems.plan_answer import PlanAnswer, PlanResult
+from nearpeak.core.systems.plan_words import plan_words
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import NotModelledError, SpecError
@@ -16,6 +17,7 @@ from nearpeak.systems.training.memory.stage_layers import InFlight, chunks_in_fl
 from nearpeak.systems.training.plan_search.pareto_front import pareto_front
 from nearpeak.systems.training.plan_search.plan_memory import group_memory
 from nearpeak.systems.training.plan_search.plan_space import PlanGroup, PlanSpace, legal_plans
+from nearpeak.units import show
 
 PlanTime = Callable[[TrainingPlan], float]
 """Seconds of a step of one plan."""
@@ -92,8 +94,7 @@ def search_plans(
     candidates = _candidates(shape, legal.groups, limits, floor, in_flight)
     refused["memory"] = legal.count - len(candidates.row)
     if not len(candidates.row):
-        counts = ", ".join(f"{reason} {count}" for reason, count in refused.items() if count)
-        raise SpecError(f"{shape.name}: no plan on {space.device_count} devices fits; refused: {counts}")
+        raise SpecError(_no_plan_fits(shape, legal.groups, space, limits, in_flight, refused))
     bounds = (*tighter, _guarded(step_time, fits) if fits else step_time)
     known = candidates.floor_s.copy()
     levels = candidates.free_bytes // limits.free_step_bytes if with_front else np.zeros(len(candidates.row))
@@ -111,6 +112,25 @@ def search_plans(
         refused={name: count for name, count in refused.items() if count}, legal_count=legal.count,
         fitting_count=len(candidates.row), executed_count=len(executed),
     )  # fmt: skip
+
+
+def _no_plan_fits(
+    shape: TransformerShape, groups: Sequence[PlanGroup], space: PlanSpace, limits: SearchLimits,
+    in_flight: InFlight, refused: Mapping[str, int],
+) -> str:  # fmt: skip
+    """Return the error of a search without a plan: counts by reason, and what the least plan needs of a device."""
+    counts = ", ".join(f"{reason} {count}" for reason, count in refused.items() if count)
+    error = f"{shape.name}: no plan on {space.device_count} devices fits; refused: {counts}"
+    needs = [limits.reserved_ratio * group_memory(shape, group, in_flight) for group in groups]
+    if not needs:
+        return error
+    least = min(range(len(needs)), key=lambda number: float(needs[number].min()))
+    words = plan_words(groups[least].plan(int(needs[least].argmin())))
+    need_bytes = float(needs[least].min()) + limits.context_bytes
+    return (
+        f"{error}; the least, {words}, needs {show(need_bytes, 'B')} a device, which has "
+        f"{show(limits.device_bytes, 'B')}: more devices, or a shorter --sequence or --global-batch"
+    )
 
 
 def _guarded(step_time: PlanTime, fits: Callable[[TrainingPlan], bool]) -> PlanTime:

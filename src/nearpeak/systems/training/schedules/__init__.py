@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from nearpeak.base.registry import Registry
 from nearpeak.core.systems.pipeline_schedule import PipelineOp, PipelineSchedule
 from nearpeak.errors import SpecError
 
-__all__ = ["SCHEDULES", "Ops", "Schedule", "schedule_name", "schedule_of"]
+__all__ = ["SCHEDULES", "Ops", "Schedule", "is_schedule_file", "schedule_name", "schedule_of", "splits_backward"]
 Ops = tuple[tuple[PipelineOp, ...], ...]
 """Ops of each rank."""
 
@@ -48,12 +49,47 @@ def schedule_name(name: str) -> str:
     return "one_f_one_b" if plain == "1f1b" else plain
 
 
+def is_schedule_file(name: str) -> bool:
+    """Return whether a schedule is stated by the path of a file of its ops, `schedule.csv`.
+
+    >>> is_schedule_file("mine.csv"), is_schedule_file("zb-h1")
+    (True, False)
+    """
+    return name.endswith(".csv")
+
+
+def splits_backward(name: str) -> bool:
+    """Return whether a schedule runs gradients of inputs and of weights as ops of their own."""
+    if is_schedule_file(name):
+        return any(op.kind in ("I", "W") for ops in _file_schedule(name).ranks for op in ops)
+    return SCHEDULES[schedule_name(name)].splits_backward
+
+
+@lru_cache(maxsize=16)
+def _file_schedule(name: str) -> PipelineSchedule:
+    from nearpeak.systems.training.schedule_file import read_schedule
+
+    return read_schedule(Path(name))
+
+
+def _checked_file(name: str, rank_count: int, micro_batch_count: int, chunk_count: int) -> PipelineSchedule:
+    """Return the schedule of a file; its ranks, micro-batches and stages must be those of the plan."""
+    schedule = _file_schedule(name)
+    has = (schedule.rank_count, schedule.micro_batch_count, schedule.stage_count)
+    if has != (rank_count, micro_batch_count, rank_count * chunk_count):
+        raise SpecError(
+            f"{name}: has {has[0]} ranks, {has[1]} micro-batches and {has[2]} stages; the plan has {rank_count}, "
+            f"{micro_batch_count} and {rank_count * chunk_count} (pp, micro-batches of a replica, pp × chunks)"
+        )
+    return schedule
+
+
 @lru_cache(maxsize=256)
 def schedule_of(name: str, rank_count: int, micro_batch_count: int, chunk_count: int = 1) -> PipelineSchedule:
     """Return the ops of a schedule.
 
     Args:
-        name: registered name, or the literature's spelling (`1f1b`, `zb-h1`).
+        name: registered name, the literature's spelling (`1f1b`, `zb-h1`), or the path of a file of ops (`mine.csv`).
         chunk_count: model chunks of a rank; schedules that fix the number take 1 or their own.
 
     Raises:
@@ -62,6 +98,8 @@ def schedule_of(name: str, rank_count: int, micro_batch_count: int, chunk_count:
     >>> [str(op) for op in schedule_of("1f1b", 2, 2).ranks[0]]
     ['0F0', '0F1', '0B0', '0B1']
     """
+    if is_schedule_file(name):
+        return _checked_file(name, rank_count, micro_batch_count, chunk_count)
     kind = SCHEDULES[schedule_name(name)]
     for label, count in (("pp", rank_count), ("micro-batches", micro_batch_count), ("chunks", chunk_count)):
         if count < 1:

@@ -1,65 +1,13 @@
 """Time that a second-order optimizer adds to a training step, with inverses beside it or on a sub-grid of ranks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nearpeak.core.systems.rank_program import Transfer
+from nearpeak.core.systems.second_order import SecondOrderPlan, SecondOrderStep
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.systems.training.second_order.matrix_methods import MatrixLayer, method_work
-from nearpeak.systems.training.second_order.rank_placement import Placement, place_longest_first
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondOrderPlan:
-    """How often and where a method does its work."""
-
-    method: str = "kfac"
-    """One of METHODS."""
-    factor_interval_count: int = 1
-    """Steps between two updates of the factors."""
-    inverse_interval_count: int = 1
-    """Steps between two updates of the inverses."""
-    rank_count: int = 1
-    """Data-parallel ranks."""
-    sub_grid_count: int = 0
-    """Ranks that do nothing but inverses; 0 for all ranks beside their own step."""
-
-    def __post_init__(self) -> None:
-        """Refuse intervals and sub-grids that cannot be."""
-        if min(self.factor_interval_count, self.inverse_interval_count, self.rank_count) < 1:
-            raise SpecError("second order: intervals and ranks must be at least 1")
-        if not 0 <= self.sub_grid_count < self.rank_count:
-            raise SpecError(
-                f"second order: a sub-grid of {self.sub_grid_count} ranks leaves none of {self.rank_count} for the step"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondOrderStep:
-    """Mean time per step that a method adds."""
-
-    factor_s: float
-    """Update of the factors."""
-    reduce_s: float
-    """All-reduce of the factors."""
-    inverse_s: float
-    """Inverses on the busiest rank, per update of the inverses."""
-    broadcast_s: float
-    """Handing out the inverses, per update of the inverses."""
-    exposed_s: float
-    """Inverses and their hand-out that the slack of the steps in between does not hide, per step."""
-    update_s: float
-    """Preconditioned updates."""
-    sub_grid_s: float
-    """What the step takes longer because ranks of the sub-grid compute no gradients."""
-    placement: Placement
-    """Inverses on ranks."""
-
-    @property
-    def added_s(self) -> float:
-        """Mean time per step that the method adds."""
-        return self.factor_s + self.reduce_s + self.exposed_s + self.update_s + self.sub_grid_s
+from nearpeak.systems.training.second_order.rank_placement import place_longest_first
 
 
 def exposed_s(inverse_s: float, slack_s: float, interval_count: int) -> float:
@@ -100,11 +48,11 @@ def second_order_step(
     hidden_by_s = step_s + slower_s if grid else slack_s
     every = plan.inverse_interval_count
     return SecondOrderStep(
-        factor_s=sum(case_s(case) * count for work, count in works for case in work.factors)
+        method=plan.method, factor_s=sum(case_s(case) * count for work, count in works for case in work.factors)
         / plan.factor_interval_count,
         reduce_s=sum(transfer_s(transfer) * count for transfer, count in reductions) / plan.factor_interval_count,
         inverse_s=placed.longest_s, broadcast_s=handed,
         exposed_s=exposed_s(placed.longest_s + handed, hidden_by_s, every) / every,
         update_s=sum(case_s(case) * count for work, count in works for case in work.updates),
-        sub_grid_s=slower_s, placement=placed,
+        sub_grid_s=slower_s, job_ranks=placed.rank,
     )  # fmt: skip

@@ -1,0 +1,100 @@
+"""A grid of 10,000 simulated services on the farm: 8 simulated hosts against 8 plain processes that do nothing else.
+
+Hosts are slots of one machine, each a process of its own, so that both sides share the same cores: the ratio is what
+queue, transfer and storage of the farm cost beside the work.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice, product
+from pathlib import Path
+
+from benchmarks._farm import Farm
+from benchmarks._figures import Figure
+
+FIGURES = ("serving_grid_efficiency", "serving_grid_rate")
+JOBS, HOSTS, BATCH, PLAIN = 10_000, 8, 200, 1_000
+"""Jobs of the farm, hosts, jobs of one batch, and jobs of the plain processes together."""
+BAR = 0.8
+_PLAIN = """
+import json, sys, time
+from nearpeak.farm.kinds import KINDS
+run = KINDS["serve"].run
+payloads = [json.loads(line)["payload"] for line in open(sys.argv[1])][int(sys.argv[2]) :: int(sys.argv[3])]
+run(payloads[0])
+print("ready", flush=True)
+sys.stdin.readline()
+for payload in payloads:
+    json.dumps(run(payload))
+"""
+
+
+def measure() -> Iterator[Figure]:
+    """Yield the farm's rate over that of plain processes, and the rate."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        warm, some, all_jobs = folder / "warm.jsonl", folder / "some.jsonl", folder / "jobs.jsonl"
+        write(warm, 2 * HOSTS, first=JOBS)
+        write(some, PLAIN)
+        write(all_jobs, JOBS)
+        before = plain(some)
+        farm_per_s = on_farm(folder, warm, all_jobs)
+        plain_per_s = 2 * PLAIN / (before + plain(some))
+    efficiency = farm_per_s / plain_per_s
+    yield Figure(name="serving_grid_efficiency", value=efficiency, unit=f"at {HOSTS} simulated hosts",
+                 bar=f">= {BAR}", passed=efficiency >= BAR)  # fmt: skip
+    yield Figure(name="serving_grid_rate", value=farm_per_s, unit="services/s", bar="", passed=True)
+
+
+def write(file: Path, count: int, first: int = 0) -> None:
+    """Write services of a small model: clients, tokens of prompts, policies and seeds; step times are one table."""
+    grid = product(range(10_000), (1, 2, 4, 8, 16), range(64, 97, 8), ("", ",prefix_cache=32"))
+    with file.open("w", encoding="utf-8") as out:
+        for seed, clients, tokens, more in islice(grid, first, first + count):
+            payload = {
+                "model": "llama-3.2-1b", "on": "1xh100_sxm", "tp": 1, "settings": f"chunk=512,max_batch=16{more}",
+                "concurrency": clients, "input_tokens": tokens, "output_tokens": 16, "seed": seed,
+            }  # fmt: skip
+            out.write(json.dumps({"kind": "serve", "payload": payload}) + "\n")
+
+
+def plain(file: Path) -> float:
+    """Return the time in which plain processes, one for each host, do the jobs of a file."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", _PLAIN, str(file), str(place), str(HOSTS)], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True, env=environment) for place in range(HOSTS)
+    ]  # fmt: skip
+    for one in processes:
+        assert one.stdout is not None
+        one.stdout.readline()
+    begun_s = time.perf_counter()
+    for one in processes:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in processes:
+        one.communicate()
+    return time.perf_counter() - begun_s
+
+
+def on_farm(folder: Path, warm: Path, file: Path) -> float:
+    """Return the jobs per second of a farm whose processes have predicted their tables before."""
+    farm = Farm(folder, 0)
+    try:
+        farm.workers.append(farm.lend(HOSTS))
+        farm.put(warm, 1)
+        farm.until_done(2 * HOSTS, 600.0)
+        farm.drain()
+        farm.put(file, BATCH)
+        farm.drain("--undo")
+        begun_s = time.perf_counter()
+        farm.until_done(2 * HOSTS + JOBS, 3600.0)
+        return JOBS / (time.perf_counter() - begun_s)
+    finally:
+        farm.close()

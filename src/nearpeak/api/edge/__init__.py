@@ -1,0 +1,1 @@
+"""Plans of boards, loaders, pipelines, streams and fleets, wired to predictions and measurements."""

@@ -1,0 +1,307 @@
+"""The public functions executed_precision and precision: which number formats a model runs in, and what others give."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearpeak.base.registry import unknown_name
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.errors import MeasureError, NotModelledError, SpecError, error_type
+
+if TYPE_CHECKING:
+    from nearpeak.core.work.target import Target
+    from nearpeak.core.work.workload import Workload
+    from nearpeak.precision.quantisation.executed_products import ExecutedGraph
+    from nearpeak.precision.quantisation.precision_table import PrecisionRow, PrecisionTable, SchemeRun, TargetTime
+
+
+def executed_precision(path: str | Path, options: CaptureOptions = CaptureOptions()) -> "ExecutedGraph":
+    """Return in which number formats the products of a model, a profile or an engine are formed.
+
+    An ONNX file is optimised by ONNX Runtime for this CPU, in a process of its own, and run once.
+
+    Args:
+        options: sizes of open inputs of an ONNX file, and limits of the process.
+
+    Raises:
+        SpecError: the file is missing, or of no kind that is read.
+        MeasureError: the runtime refuses the model.
+    """
+    from nearpeak.precision.quantisation.recorded_products import executed_recording
+
+    file = Path(path)
+    if not file.is_file():
+        raise SpecError(f"{path}: not found")
+    if file.suffix == ".onnx":
+        return _graph_of(isolated("executed_record", file, options))
+    if file.suffix != ".json":
+        raise SpecError(f"{path}: is read as an ONNX file (.onnx), or as a profile or layers of an engine (.json)")
+    return executed_recording(file)
+
+
+def isolated(function: str, path: Path, options: CaptureOptions, **arguments: Any) -> Any:
+    """Return what a function of this module gives in a process of its own, within the limits of `options`."""
+    from nearpeak.base.isolation import call_isolated
+
+    ending = call_isolated(
+        f"{__name__}:{function}", {"path": str(path), "options": options.record(), **arguments},
+        timeout_s=options.timeout_s, memory_bytes=options.memory_bytes,
+    )  # fmt: skip
+    if ending.verdict == "result":
+        return ending.value
+    if ending.verdict == "error":
+        raise error_type(ending.value[0], MeasureError)(ending.value[1])
+    why = {
+        "timeout": f"it did not end within {options.timeout_s:g} s (--timeout)", "died": "it ended its process",
+        "memory": "it took too much memory (--memory)",
+    }  # fmt: skip
+    reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
+    raise MeasureError(f"{path}: {reason}")
+
+
+def executed_record(path: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the executed precision of an ONNX file as plain data; executed in this process."""
+    import dataclasses
+
+    from nearpeak.precision.quantisation.optimised_graph import executed_file
+
+    return dataclasses.asdict(executed_file(Path(path), CaptureOptions(**options)))
+
+
+def _graph_of(record: dict[str, Any]) -> "ExecutedGraph":
+    from nearpeak.precision.quantisation.executed_products import ExecutedGraph, ExecutedProduct
+
+    return ExecutedGraph(**{**record, "products": tuple(ExecutedProduct(**row) for row in record["products"])})
+
+
+def precision(
+    model: str | Path, targets: Sequence["Target"] = (), options: CaptureOptions = CaptureOptions(), *,
+    precisions: Sequence[str] = (), schemes: Sequence[str] | None = None, data: Path | None = None,
+    labels: Path | None = None, budget_s: float = 0.5,
+) -> "PrecisionTable":  # fmt: skip
+    """Return a model at each precision: bound and expected time on targets, and quantised files measured here.
+
+    Args:
+        model: a float ONNX file, or anything else that `capture` takes.
+        precisions: rows after fp32; all unless given.
+        schemes: ways of quantising an ONNX file that are run on this CPU; all of the rows' unless given, none for none.
+        data: an .npz of examples by input, which calibrates the files.
+        labels: an .npy of the right classes, for the accuracy.
+        budget_s: time of running each file.
+
+    Raises:
+        SpecError: the model is quantised already, or data do not fit it.
+    """
+    from nearpeak.precision.quantisation.narrow_steps import PRECISIONS
+    from nearpeak.precision.quantisation.precision_table import PrecisionTable
+    from nearpeak.precision.quantisation.precision_verdict import verdicts_of
+
+    wanted = _checked(precisions or PRECISIONS)
+    steps = _steps(str(model), options, wanted)
+    rows = [_row(name, steps, targets) for name in wanted]
+    runtime, choice = "", dict[str, str]()
+    if Path(model).suffix == ".onnx":
+        runs, choice = _runs(Path(model), options, wanted, schemes, data, labels, budget_s)
+        rows = [replace(row, runs=tuple(run for run in runs if run.precision == row.precision)) for row in rows]
+        runtime = "ONNX Runtime on one thread of this CPU" if runs else ""
+    elif data is not None or labels is not None:
+        raise SpecError(f"--data, --labels: are for ONNX files, which run here; {model} is none")
+    table = PrecisionTable(
+        name=Path(model).name,
+        targets=tuple(target.name for target in targets),
+        rows=tuple(rows),
+        runtime=runtime,
+        layer_choice=choice or None,
+    )
+    return replace(table, verdicts=verdicts_of(table))
+
+
+def _checked(precisions: Sequence[str]) -> tuple[str, ...]:
+    from nearpeak.precision.quantisation.narrow_steps import PRECISIONS
+
+    for name in precisions:
+        if name not in PRECISIONS:
+            raise unknown_name("precision", name, PRECISIONS)
+    return tuple(name for name in PRECISIONS if name == "fp32" or name in precisions)
+
+
+def _steps(model: str, options: CaptureOptions, precisions: Sequence[str]) -> "dict[str, Workload | str]":
+    """Return the step at each precision, or why there is none."""
+    from nearpeak.api.questions import capture_with
+    from nearpeak.precision.quantisation.narrow_steps import NARROW, narrow_step
+
+    is_file = model.endswith(".onnx")
+    plain = capture_with(model, options if is_file else replace(options, dtype="fp32"))
+    steps: dict[str, Workload | str] = {"fp32": plain, "tf32": plain}
+    if set(precisions) - set(steps):
+        half = _half_file(model, options) if is_file else capture_with(model, replace(options, dtype="bf16"))
+        steps |= {"bf16": half} | {name: narrow_step(half, name) for name in NARROW if name in precisions}
+    return steps
+
+
+def _half_file(model: str, options: CaptureOptions) -> "Workload":
+    """Return the step of an ONNX file in bf16."""
+    from nearpeak.api.questions import capture_with
+    from nearpeak.frontends.onnx.model_shapes import imported_onnx
+    from nearpeak.precision.quantisation.half_precision_file import in_bf16
+    from nearpeak.precision.quantisation.optimised_graph import fixed_model
+
+    onnx = imported_onnx()
+    try:
+        half = in_bf16(onnx, fixed_model(Path(model), options))
+    except NotModelledError as error:
+        raise SpecError(f"{model}: {error}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / Path(model).name
+        onnx.save(half, str(path))
+        sizes = CaptureOptions(timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
+        return capture_with(path, sizes)
+
+
+def _row(name: str, steps: "dict[str, Workload | str]", targets: Sequence["Target"]) -> "PrecisionRow":
+    """Return one precision on all targets."""
+    from nearpeak.bounds.step.liveness import occupancy_of
+    from nearpeak.precision.quantisation.precision_table import PrecisionRow
+
+    step = steps[name]
+    if isinstance(step, str):
+        return PrecisionRow(precision=name, weight_bytes=None, activation_bytes=None, times=(), reason=step)
+    memory = occupancy_of(step).use
+    return PrecisionRow(
+        precision=name, weight_bytes=memory.weight_bytes, activation_bytes=memory.activation_peak_bytes,
+        times=tuple(_time(name, step, target) for target in targets),
+    )  # fmt: skip
+
+
+def _time(name: str, step: "Workload", target: "Target") -> "TargetTime":
+    """Return bound, expected time and energy of a step on a target; what is missing says why."""
+    from nearpeak.api.questions import analyze
+    from nearpeak.core.answers.bound import Policy
+    from nearpeak.precision.quantisation.precision_table import TargetTime
+
+    if name == "tf32" and "tensor.tf32" not in target.peaks:
+        return TargetTime(target=target.name, bound_s=None, reason="states no rate for TF32")
+    try:
+        answer = analyze(step, target, Policy(dtype="tf32" if name == "tf32" else "strict")).targets[0]
+    except NotModelledError as error:
+        return TargetTime(target=target.name, bound_s=None, reason=str(error).splitlines()[0])
+    found = answer.prediction
+    if name == "tf32" or found is None:
+        reason = "no model of kernels in TF32" if name == "tf32" else "nothing predicts it"
+        return TargetTime(target=target.name, bound_s=answer.bound_s, reason=reason)
+    return TargetTime(
+        target=target.name, bound_s=answer.bound_s, predicted_s=found.time_s, low_s=found.low_s, high_s=found.high_s,
+        energy_j=None if found.energy is None else found.energy.energy_j,
+        reason=f"left out of the expected time: {', '.join(found.unpredicted)}" if found.unpredicted else "",
+    )  # fmt: skip
+
+
+def _runs(
+    path: Path, options: CaptureOptions, precisions: Sequence[str], schemes: Sequence[str] | None,
+    data: Path | None, labels: Path | None, budget_s: float,
+) -> "tuple[tuple[SchemeRun, ...], dict[str, str]]":  # fmt: skip
+    """Return the quantised files of a model as they ran on this CPU, in a process of its own, and a layer choice."""
+    from nearpeak.precision.quantisation.precision_table import Accuracy, SchemeRun
+    from nearpeak.precision.quantisation.quantised_files import SCHEMES
+
+    for name in schemes or ():
+        if name not in SCHEMES:
+            raise unknown_name("scheme", name, tuple(SCHEMES))
+    chosen = (
+        [name for name, scheme in SCHEMES.items() if scheme.precision in precisions] if schemes is None else schemes
+    )
+    if schemes is not None and not schemes:
+        return (), {}
+    for file in (data, labels):
+        if file is not None and not file.is_file():
+            raise SpecError(f"{file}: not found")
+    records, choice = isolated(
+        "measured_record", path, options, schemes=list(chosen), data=None if data is None else str(data),
+        labels=None if labels is None else str(labels), budget_s=budget_s,
+    )  # fmt: skip
+    return tuple(
+        SchemeRun(**{
+            **record, "executed": record["executed"] and _graph_of(record["executed"]),
+            "accuracy": record["accuracy"] and Accuracy(
+                right_ratios=tuple(record["accuracy"]["right_ratios"]), trained=record["accuracy"]["trained"]
+            ),
+        })
+        for record in records
+    ), choice  # fmt: skip
+
+
+def measured_record(
+    path: str, options: dict[str, Any], schemes: list[str], data: str | None, labels: str | None, budget_s: float
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the quantised files of a model, and a layer choice, as plain data; executed in this process."""
+    import dataclasses
+
+    from nearpeak.precision.quantisation.measured_files import measured_files
+
+    runs, choice = measured_files(
+        Path(path), CaptureOptions(**options), schemes, data=Path(data) if data else None,
+        labels=Path(labels) if labels else None, budget_s=budget_s,
+    )  # fmt: skip
+    return [dataclasses.asdict(run) for run in runs], choice
+
+
+def training_precision(
+    source: str, options: CaptureOptions = CaptureOptions(), *, ptq: Sequence[str] = (), qat: Sequence[str] = (),
+    seed_count: int = 5, epoch_count: int = 5,
+) -> "PrecisionTable":  # fmt: skip
+    """Return the accuracy of a model quantised after training and in training, beside fp32 trained as long.
+
+    The file's code runs in a process of its own, within the limits of `options`.
+
+    Args:
+        source: `file.py:function`, whose function takes a seed and returns a mapping with a trained `model`,
+            `fit(model, epochs)`, `accuracy(model)` and, where calibrating differs from it, `calibrate(model)`.
+        ptq: precisions of quantisation after training: int8, int4, int3, int2.
+        qat: precisions of quantisation in training.
+        epoch_count: extra epochs of what is trained on, the fp32 control included.
+
+    Raises:
+        SpecError: no such function or precision.
+        MissingExtraError: nvidia-modelopt is not installed (extra `quantisation`).
+    """
+    from nearpeak.precision.quantisation.precision_table import Accuracy, PrecisionRow, PrecisionTable
+    from nearpeak.precision.quantisation.precision_verdict import accuracy_verdicts_of
+    from nearpeak.precision.quantisation.training_trials import WIDTHS
+
+    for name in (*ptq, *qat):
+        if name not in WIDTHS:
+            raise unknown_name("precision to quantise to", name, tuple(WIDTHS))
+    file = Path(source.rpartition(":")[0])
+    if not file.is_file():
+        raise SpecError(f"{source}: is no FILE.py:FUNCTION of a file that exists")
+    found = isolated(
+        "trained_record", file, options, source=source, ptq=list(ptq), qat=list(qat), seed_count=seed_count,
+        epoch_count=epoch_count,
+    )  # fmt: skip
+    rows = [
+        PrecisionRow(
+            precision=name, weight_bytes=None, activation_bytes=None, times=(),
+            trained=tuple(
+                Accuracy(right_ratios=tuple(one["right_ratios"]), control_ratios=tuple(one["control_ratios"]),
+                         trained=one["trained"])
+                for one in accuracies
+            ),
+        )
+        for name, accuracies in found.items()
+    ]  # fmt: skip
+    runtime = f"trained here {seed_count} times, {epoch_count} extra epochs"
+    table = PrecisionTable(name=source.rpartition("/")[2], targets=(), rows=tuple(rows), runtime=runtime)
+    return replace(table, verdicts=accuracy_verdicts_of(table))
+
+
+def trained_record(path: str, options: dict[str, Any], source: str, **arguments: Any) -> dict[str, Any]:
+    """Return accuracies by precision as plain data; executed in this process."""
+    import dataclasses
+
+    from nearpeak.precision.quantisation.training_trials import trained_accuracies
+
+    del path, options  # of the process
+    found = trained_accuracies(source, **arguments)
+    return {name: [dataclasses.asdict(one) for one in accuracies] for name, accuracies in found.items()}

@@ -1,0 +1,1 @@
+"""Services of language models and inference servers: questions, runs, plans, choices and calibration."""

@@ -1,0 +1,381 @@
+"""Plans of inference servers: latencies by configuration, batch times and load, and the cheapest within a limit."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from nearpeak.core.systems.inference_plan import LoadPoint, PlannedServer, ServerSetting, StreamOutcome
+from nearpeak.errors import SpecError
+from nearpeak.systems.serving.inference_server.batch_queue import (
+    BatchTimes,
+    ServedBatches,
+    cheapest,
+    serve_batches,
+    serve_ensemble,
+)
+from nearpeak.systems.serving.inference_server.model_config import ModelConfig, model_config_text, with_batching
+from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
+from nearpeak.systems.serving.request_columns import Floats
+from nearpeak.units import parse
+
+SHARINGS = {"turns": 1.0, "mps": 0.5, "mig": 0.0}
+"""How much a busy instance lengthens another's batch. Turns: kernels of two processes never overlap (time slicing,
+CUDA's default between processes). MIG: parts of their own; give times on the part. MPS lies between, and depends on how
+full each model's kernels keep the device: 0.5 is assumed unless a number is stated, and the plan says so."""
+SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95)
+"""Loads of the curve, of the capacity."""
+REQUESTS, RAMP = 6_000, 0.1
+"""Requests of a load that is drawn, and the share of them before the steady state."""
+INSTANCES, DELAYS_S, DEVICES = (1, 2, 4, 8), (0.0, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2), (1, 2, 4, 8, 16)
+"""Settings that are tried."""
+_BATCH = re.compile(r"(?:([\w.-]+):)?(\d+)=(.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Requests of one sensor or client."""
+
+    name: str
+    """Name."""
+    model: str
+    """Model that it asks; empty for the first."""
+    rate_per_s: float
+    """Requests per second, at equal gaps."""
+    deadline_s: float | None
+    """Latency beyond which an answer is late."""
+
+
+def stream_of(text: str) -> Stream:
+    """Return the stream that words such as `camera=30/s:40ms` or `lidar@detector=10/s` state.
+
+    >>> stream_of("lidar@detector=10/s:50ms").deadline_s
+    0.05
+    """
+    match = re.fullmatch(r"([\w.-]+)(?:@([\w.-]+))?=(\d+\.?\d*)/s(?::(.+))?", text)
+    wrong = SpecError(f"--stream {text!r}: is not of the form NAME=RATE/s[:DEADLINE] or NAME@MODEL=…")
+    if match is None or not 0 < float(match[3]) < 1e6:
+        raise wrong
+    try:
+        deadline_s = parse(match[4], "s") if match[4] else None
+    except SpecError:
+        raise wrong from None
+    return Stream(name=match[1], model=match[2] or "", rate_per_s=float(match[3]), deadline_s=deadline_s)
+
+
+def batch_times_of(
+    words: Sequence[str], names: Sequence[str], predicted_s: Callable[[str], float]
+) -> Mapping[str, BatchTimes]:
+    """Return the batch times of each model: `1=2ms,8=5ms`, `detector:1=2ms`, a table with batch and time, or steps.
+
+    Args:
+        names: models; words without a name are of the first.
+        predicted_s: time of a captured step by its file, which stands where a time would.
+
+    Raises:
+        SpecError: a word is none of these, or a model has no times.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for text in words:
+        name, _, rest = text.rpartition(":") if text.endswith((".csv", ".parquet")) else ("", "", text)
+        if rest.endswith((".csv", ".parquet")):
+            found.setdefault(name or names[0], {}).update(_table(Path(rest)))
+            continue
+        model = names[0]
+        for word in text.split(","):
+            match = _BATCH.fullmatch(word.strip())
+            if match is None or not int(match[2]):
+                raise SpecError(f"--times {word!r}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv")
+            model = match[1] or model
+            found.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise SpecError(f"--times: names the model {unknown[0]!r}; the configurations are of {', '.join(names)}")
+    return {
+        name: BatchTimes(batch_count=tuple(sorted(times)), seconds_s=tuple(times[size] for size in sorted(times)))
+        for name, times in found.items()
+    }
+
+
+def _seconds(text: str, word: str, predicted_s: Callable[[str], float]) -> float:
+    if text.endswith(".json"):
+        return predicted_s(text)
+    try:
+        seconds = parse(text, "s")
+    except SpecError:
+        raise SpecError(f"--times {word!r}: {text!r} is neither a time nor a captured step (.json)") from None
+    if not seconds > 0:
+        raise SpecError(f"--times {word!r}: must be above 0")
+    return seconds
+
+
+def _table(path: Path) -> dict[int, float]:
+    """Return times by batch of a table: columns batch, and time_s, time_ms or time_us."""
+    from nearpeak.frontends.files.case_tables import read_columns
+
+    columns, units = read_columns(path), {"time_s": 1.0, "time_ms": 1e-3, "time_us": 1e-6}
+    times = [name for name in units if name in columns]
+    if "batch" not in columns or not times:
+        raise SpecError(f"--times {path}: needs the columns batch and one of {', '.join(units)}")
+    try:
+        pairs = [(int(size), float(value) * units[times[0]])
+                 for size, value in zip(columns["batch"], columns[times[0]], strict=True)]  # fmt: skip
+    except (TypeError, ValueError):
+        raise SpecError(f"--times {path}: batch and {times[0]} must be numbers in every row") from None
+    if any(size < 1 or not value > 0 for size, value in pairs):
+        raise SpecError(f"--times {path}: batches must be at least 1 and times above 0")
+    return dict(pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerQuestion:
+    """What is asked of an inference server."""
+
+    configs: tuple[ModelConfig, ...]
+    """Configurations; an ensemble with those of its steps, or models that share a device."""
+    times: Mapping[str, BatchTimes]
+    """Batch times by model."""
+    rate_per_s: float = 0.0
+    """Poisson arrivals; 0 for none."""
+    streams: tuple[Stream, ...] = ()
+    """Streams at equal gaps."""
+    item_count: int = 1
+    """Items of a request."""
+    limit_s: float | None = None
+    """Limit of the 99th percentile."""
+    sharing_ratio: float = 1.0
+    """How much a busy instance lengthens another's batch."""
+    how: str = "instances take turns on the device"
+    """The same in words."""
+    device_count: int = 1
+    """Devices, each with instances."""
+    seed: int = 0
+    """Of the arrivals."""
+
+
+def plan_server(question: ServerQuestion) -> PlannedServer:
+    """Return the latencies of an inference server, and with a rate and a limit the cheapest setting that meets it.
+
+    Raises:
+        SpecError: a model has no batch times, requests are larger than batches, or no setting meets the limit.
+    """
+    first, chain = question.configs[0], _chain(question)
+    for config in chain:
+        if config.name not in question.times:
+            raise SpecError(f"model {config.name!r}: has no batch times; add --times {config.name}:1=TIME,…")
+        if question.item_count > max(config.most_batch_count, 1):
+            raise SpecError(
+                f"model {config.name!r}: a request of {question.item_count} items exceeds max_batch_size "
+                f"{config.most_batch_count}"
+            )
+    if question.streams or (len(chain) > 1 and not first.steps):
+        return _shared(question)
+    run = _ensemble_run(question, chain) if first.steps else _runner(question, chain[0])
+    capacity = min(_capacity(question, config) for config in chain)
+    chosen, tail, looked = None, None, 0
+    if question.rate_per_s and question.limit_s is not None and not first.steps:
+        chosen, tail, looked = _cheapest(question, chain[0])
+    highest = None if question.limit_s is None else _highest(run, capacity, question.limit_s)
+    asked = _point(run, question.rate_per_s, question) if question.rate_per_s else None
+    shown = chain[0] if chosen is None else with_batching(
+        chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
+        queue_delay_s=chosen.queue_delay_s,
+    )  # fmt: skip
+    return PlannedServer(
+        models=tuple(config.name for config in chain), setting=_setting(chain[0], question.device_count),
+        how=question.how, capacity_per_s=capacity, loads=tuple(_point(run, share * capacity, question)
+                                                               for share in SHARES),
+        asked=asked, streams=(), steps=_steps(question, chain) if first.steps and question.rate_per_s else (),
+        limit_s=question.limit_s, highest_per_s=highest, cheapest=chosen, cheapest_p99_s=tail, looked_count=looked,
+        config=model_config_text(first if first.steps else shown),
+    )  # fmt: skip
+
+
+def _chain(question: ServerQuestion) -> tuple[ModelConfig, ...]:
+    """Return the models that requests pass through: those of an ensemble's steps, else all that are given."""
+    first, by_name = question.configs[0], {config.name: config for config in question.configs}
+    if not first.steps:
+        return question.configs
+    missing = [step.model for step in first.steps if step.model not in by_name]
+    if missing:
+        raise SpecError(f"ensemble {first.name!r}: its step {missing[0]!r} has no configuration; give it beside")
+    return tuple(by_name[step.model] for step in first.steps)
+
+
+def _setting(config: ModelConfig, device_count: int) -> ServerSetting:
+    return ServerSetting(
+        instance_count=config.instance_count, most_batch_count=config.most_batch_count,
+        queue_delay_s=config.queue_delay_s, device_count=len(config.device_numbers) or device_count,
+    )  # fmt: skip
+
+
+def _shared_times(question: ServerQuestion, name: str) -> BatchTimes:
+    return replace(question.times[name], sharing_ratio=question.sharing_ratio)
+
+
+def _arrivals(rate_per_s: float, seed: int) -> Floats:
+    found: Floats = np.cumsum(np.random.default_rng(seed).exponential(1 / rate_per_s, REQUESTS))
+    return found
+
+
+Run = Callable[[Floats], ServedBatches]
+
+
+def _runner(question: ServerQuestion, config: ModelConfig, device_count: int = 0) -> Run:
+    times, devices = _shared_times(question, config.name), device_count or question.device_count
+    return lambda arrivals: serve_batches(arrivals, config, times, items=question.item_count, device_count=devices,
+                                          seed=question.seed)  # fmt: skip
+
+
+def _ensemble_run(question: ServerQuestion, chain: Sequence[ModelConfig]) -> Run:
+    pairs = [(config, _shared_times(question, config.name)) for config in chain]
+
+    def run(arrivals: Floats) -> ServedBatches:
+        served = serve_ensemble(arrivals, pairs, items=question.item_count, seed=question.seed)
+        return replace(served[-1], arrival_s=arrivals, start_s=served[0].start_s)
+
+    return run
+
+
+def _capacity(question: ServerQuestion, config: ModelConfig) -> float:
+    """Return the rate at which all instances are always busy with the largest batches."""
+    devices, count = len(config.device_numbers) or question.device_count, config.instance_count
+    most = max(config.most_batch_count, 1) if config.has_dynamic_batching else question.item_count
+    batch_s = float(_shared_times(question, config.name).by_size(most)[most])
+    together = 1 + question.sharing_ratio * (count - 1)
+    return devices * count * (most // question.item_count) / (batch_s * together)
+
+
+def _point(run: Run, rate_per_s: float, question: ServerQuestion) -> LoadPoint:
+    served = run(_arrivals(rate_per_s, question.seed))
+    kept = slice(round(RAMP * REQUESTS), None)
+    latency = served.latency_s[kept]
+    spans = np.unique(np.stack([served.start_s, served.end_s], 1)[kept], axis=0)
+    length_s = float(spans[:, 1].max() - spans[:, 0].min())
+    devices = len(question.configs[0].device_numbers) or question.device_count
+    instances = question.configs[0].instance_count * devices
+    busy = float((spans[:, 1] - spans[:, 0]).sum()) / (length_s * instances)
+    return LoadPoint(
+        rate_per_s=rate_per_s, p50_s=float(np.quantile(latency, 0.5)), p99_s=float(np.quantile(latency, 0.99)),
+        mean_batch=float(served.batch_count[kept].mean()), busy_ratio=min(busy, 1.0),
+    )  # fmt: skip
+
+
+def _tail_s(served: ServedBatches) -> float:
+    return float(np.quantile(served.latency_s[round(RAMP * len(served.arrival_s)) :], 0.99))
+
+
+def _highest(run: Run, capacity: float, limit_s: float) -> float:
+    """Return the highest rate at which the 99th percentile meets a limit; 0 where no rate does."""
+    low, high = capacity / 1000, 1.2 * capacity
+    if _tail_s(run(_arrivals(low, 0))) > limit_s:
+        return 0.0
+    while high > 1.01 * low:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _tail_s(run(_arrivals(middle, 0))) <= limit_s else (low, middle)
+    return low
+
+
+def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSetting, float, int]:
+    """Return the setting of fewest devices, then instances, then lowest tail, its tail, and how many were tried.
+
+    Raises:
+        SpecError: none meets the limit.
+    """
+    most = max(config.most_batch_count, 1)
+    sizes = sorted({size for size in (1, 2, 4, 8, 16, 32, 64, 128) if question.item_count <= size < most} | {most})
+    grid = [
+        with_batching(config, instances=count, most_batch=size, queue_delay_s=delay_s)
+        for count, size, delay_s in product(INSTANCES, sizes, DELAYS_S) if size > 1 or not delay_s
+    ]  # fmt: skip
+    arrivals, looked, error = _arrivals(question.rate_per_s, question.seed), 0, None
+    assert question.limit_s is not None
+    for devices in DEVICES:
+        able = [one for one in grid if _can_carry(replace(question, device_count=devices), one)]
+        looked += len(able)
+
+        def run(one: ModelConfig, devices: int = devices) -> ServedBatches:
+            return _runner(question, one, devices)(arrivals)
+
+        try:
+            best, tail = cheapest(able or grid[:1], run, limit_s=question.limit_s)
+        except SpecError as problem:
+            error = problem
+        else:
+            return replace(_setting(best, devices), device_count=devices), tail, looked
+    raise SpecError(f"{error}, on {DEVICES[-1]} devices")
+
+
+def _can_carry(question: ServerQuestion, config: ModelConfig) -> bool:
+    return _capacity(question, config) > question.rate_per_s
+
+
+def _steps(question: ServerQuestion, chain: Sequence[ModelConfig]) -> tuple[StreamOutcome, ...]:
+    """Return each step of an ensemble with its own part of the latency."""
+    pairs = [(config, _shared_times(question, config.name)) for config in chain]
+    served = serve_ensemble(_arrivals(question.rate_per_s, question.seed), pairs, items=question.item_count)
+    return tuple(
+        _outcome(config.name, question.rate_per_s, one.latency_s, None)
+        for config, one in zip(chain, served, strict=True)
+    )
+
+
+def _outcome(name: str, rate_per_s: float, latency_s: Floats, deadline_s: float | None) -> StreamOutcome:
+    return StreamOutcome(
+        name=name, rate_per_s=rate_per_s, p50_s=float(np.quantile(latency_s, 0.5)),
+        p99_s=float(np.quantile(latency_s, 0.99)), deadline_s=deadline_s,
+        missed_ratio=float((latency_s > deadline_s).mean()) if deadline_s is not None else 0.0,
+    )  # fmt: skip
+
+
+def _shared(question: ServerQuestion) -> PlannedServer:
+    """Return what models on one device, or streams of one, see of each other."""
+    names = [config.name for config in question.configs]
+    if question.configs[0].steps:
+        raise SpecError("--stream: streams of an ensemble are not modelled; give --rate")
+    if question.device_count > 1:
+        raise SpecError("--devices: streams and several models are answered for on one device; leave it out")
+    streams = question.streams or tuple(
+        Stream(name=name, model=name, rate_per_s=question.rate_per_s, deadline_s=question.limit_s) for name in names
+    )
+    if not all(stream.rate_per_s for stream in streams):
+        raise SpecError("inference-server: several models need loads; give --stream NAME@MODEL=RATE/s[:DEADLINE]")
+    asked: dict[str, list[Stream]] = {name: [] for name in names}
+    for stream in streams:
+        if (stream.model or names[0]) not in asked:
+            raise SpecError(f"--stream {stream.name}: asks the model {stream.model!r}; there are {', '.join(names)}")
+        asked[stream.model or names[0]].append(stream)
+    tenants, owners = [], []
+    length_s = REQUESTS / sum(stream.rate_per_s for stream in streams)
+    for place, config in enumerate(question.configs):
+        if not asked[config.name]:
+            continue
+        moments, rows = _merged(asked[config.name], length_s, bool(question.streams), question.seed + place)
+        tenants.append(Tenant(config=config, times=question.times[config.name], arrival_s=moments))
+        owners.append(rows)
+    found = []
+    for tenant, rows, served in zip(tenants, owners, serve_tenants(tenants, question.sharing_ratio), strict=True):
+        for place, stream in enumerate(asked[tenant.config.name]):
+            found.append(_outcome(stream.name, stream.rate_per_s, served.latency_s[rows == place], stream.deadline_s))
+    return PlannedServer(
+        models=tuple(names), setting=_setting(question.configs[0], question.device_count), how=question.how,
+        capacity_per_s=_capacity(question, question.configs[0]), loads=(), asked=None, streams=tuple(found), steps=(),
+        limit_s=question.limit_s, highest_per_s=None, cheapest=None, cheapest_p99_s=None, looked_count=0,
+        config=model_config_text(question.configs[0]),
+    )  # fmt: skip
+
+
+def _merged(streams: Sequence[Stream], length_s: float, is_even: bool, seed: int) -> tuple[Floats, np.ndarray]:
+    """Return the arrivals of streams in order, and the stream of each; sensors begin at moments of their own."""
+    draw = np.random.default_rng(seed)
+    parts = []
+    for stream in streams:
+        count = max(round(length_s * stream.rate_per_s), 100)
+        gaps = np.ones(count) if is_even else draw.exponential(1.0, count)
+        parts.append((np.cumsum(gaps) - 1 + draw.random()) / stream.rate_per_s)
+    moments = np.maximum(np.concatenate(parts), 0.0)
+    order = np.argsort(moments, kind="stable")
+    return moments[order], np.repeat(np.arange(len(parts)), [len(part) for part in parts])[order]

@@ -1,0 +1,181 @@
+"""Runs of a service: requests of a question through replicas of an engine, whole or in pools, and what they show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from nearpeak.api.serving.request_service import engine_of
+from nearpeak.api.serving.service_question import ServiceQuestion
+from nearpeak.api.serving.serving_plan import kv_token_count, step_table
+from nearpeak.core.systems.service import ServingOption
+from nearpeak.core.systems.serving_engine import Engine
+from nearpeak.core.systems.serving_layout import ServingLayout
+from nearpeak.core.systems.step_batch import StepBatch
+from nearpeak.core.systems.transformer import TransformerShape
+from nearpeak.core.work.target import Target
+from nearpeak.systems.serving.latency_metrics import quantile, request_metric, summary, throughput
+from nearpeak.systems.serving.serving_outcome import Outcome
+
+if TYPE_CHECKING:
+    from nearpeak.systems.serving.disaggregation import Pool
+    from nearpeak.systems.serving.step_grid import StepGrid
+
+DRAFT_SEQUENCES = 16
+"""Sequences at which a draft's time is taken; up to some tens its weights are read, whatever their number."""
+CLASS_NAMES = ("urgent", "others")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Replicas of one layout on a number of devices."""
+
+    shape: TransformerShape
+    """Model."""
+    target: Target
+    """Device."""
+    layout: ServingLayout
+    """Layout of a replica."""
+    replica_count: int
+    """Replicas."""
+    question: ServiceQuestion
+    """Load and settings."""
+
+    def engine(self) -> "tuple[Engine, StepGrid]":
+        """Return the engine as it is configured, and the table of its step times."""
+        settings = self.question.settings
+        longest = max(settings.context_token_count, self.question.longest_context(), 2)
+        engine, grid = engine_of(
+            self.shape, self.target, self.question.costs, self.layout, context=1 << (longest - 1).bit_length(),
+            blocks=settings.kv_block_count, block_tokens=settings.block_token_count,
+            step_tokens=settings.step_token_count, sequences=settings.sequence_count,
+            context_limit=settings.context_token_count,
+        )  # fmt: skip
+        return replace(
+            engine, is_chunked=settings.is_chunked, has_prefix_cache=settings.has_prefix_cache,
+            draft_token_count=settings.draft_token_count, acceptance_ratio=settings.acceptance_ratio,
+            draft_s=self._draft_s(), adapter_count=settings.adapter_slot_count, adapter_load_s=settings.adapter_load_s,
+        ), grid  # fmt: skip
+
+    def _draft_s(self) -> float:
+        """Return the kernels' time of one drafted token of a step.
+
+        EAGLE's and MTP's head is one more layer of the model with its output head; a draft model runs whole.
+        """
+        draft = self.question.settings.draft
+        if draft in ("", "ngram"):
+            return 0.0
+        shape: TransformerShape | str = draft
+        if draft in ("eagle", "mtp"):
+            experts = self.shape.experts
+            shape = replace(
+                self.shape, layer_count=1, window_layer_count=min(self.shape.window_layer_count, 1),
+                experts=replace(experts, dense_layer_count=0, layer_step=1) if experts else None,
+            )  # fmt: skip
+        context = round(sum(self.question.mean_lengths()))
+        layout = replace(self.layout, pp=1)
+        step = StepBatch.of_decode(DRAFT_SEQUENCES, kv_count=DRAFT_SEQUENCES * context)
+        return step_table(shape, self.target, self.question.costs, layout).seconds(step).device_s
+
+    def kv_tokens(self) -> int:
+        """Return the tokens that the cache of a replica holds."""
+        settings, source = self.question.settings, step_table(self.shape, self.target, self.question.costs, self.layout)
+        if settings.kv_block_count:
+            return settings.kv_block_count * settings.block_token_count * self.layout.attention_dp
+        budget = settings.step_token_count or source.rank.costs.token_budget
+        return kv_token_count(source.rank, self.target, token_budget=budget)
+
+    def run(self, rate_per_s: float, seed: int) -> Outcome:
+        """Return what the replicas make of the load of a rate and a seed."""
+        from nearpeak.systems.serving.serving_run import Autoscaling, serve
+
+        settings, (engine, grid) = self.question.settings, self.engine()
+        scaling = None
+        if settings.least_replica_count:
+            scaling = Autoscaling(
+                least_count=settings.least_replica_count, most_count=self.replica_count,
+                request_count=settings.replica_request_count, start_s=settings.start_s,
+            )  # fmt: skip
+        return serve(self.question.load(rate_per_s, seed), engine, grid, replica_count=self.replica_count,
+                     router=settings.router, autoscaling=scaling, seed=seed, is_logged=True)  # fmt: skip
+
+    def pool(self) -> "Pool":
+        """Return the replicas as one pool of a disaggregated service."""
+        from nearpeak.systems.serving.disaggregation import Pool
+
+        engine, grid = self.engine()
+        return Pool(engine=engine, table=grid, replica_count=self.replica_count, router=self.question.settings.router)
+
+    @property
+    def device_count(self) -> int:
+        """Devices of all replicas."""
+        return self.layout.device_count * self.replica_count
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is assumed, a sentence each."""
+        settings, costs, notes = self.question.settings, self.question.costs, []
+        if costs.is_assumed:
+            notes.append(f"host times of {costs.name} are assumed: no measurements of it are at hand ({costs.source})")
+        if settings.draft:
+            alike = {"ngram": "nothing", "eagle": "one more layer and the head", "mtp": "one more layer and the head"}
+            notes.append(f"a drafted token costs {alike.get(settings.draft, f'a step of {settings.draft}')}; the "
+                         "accepted share is as stated, the same for all requests")  # fmt: skip
+        if settings.adapter_slot_count:
+            notes.append("LoRA: slots and loading of adapters count, their own small products do not")
+        if settings.least_replica_count:
+            notes.append("autoscaling: looked at whenever a request arrives; replicas stay at least 60 s")
+        return tuple(notes)
+
+    def limiter(self, outcome: Outcome) -> str:
+        """Return what holds requests up."""
+        from nearpeak.systems.serving.serving_capacity import bound_resource
+
+        return bound_resource(outcome)
+
+    def option(self, outcomes: Sequence[Outcome]) -> ServingOption:
+        """Return what runs of one load under several seeds show."""
+        outcome, settings = outcomes[0], self.question.settings
+        devices = float(self.device_count)
+        if settings.least_replica_count:
+            length_s = outcome.end_s - float(outcome.requests.arrival_s[0])
+            devices = float(outcome.rented_s.sum()) / length_s * self.layout.device_count
+        return ServingOption(
+            layout=self.layout, replica_count=self.replica_count, kv_token_count=self.kv_tokens(),
+            limiter=self.limiter(outcome), mean_device_count=devices,
+            reused_ratio=float(outcome.reused_count.sum() / outcome.requests.input_count.sum()),
+            class_latencies_s=class_tails(outcome, self.question), **served(outcomes, self.question),
+        )  # fmt: skip
+
+
+def served(outcomes: Sequence[Outcome], question: ServiceQuestion) -> dict[str, Any]:
+    """Return rates and latencies of runs of one load under several seeds, as fields of an option.
+
+    The rate's interval is the range of its draws. Rates of a closed loop are clients over the mean time of a request
+    (Little's law): equal requests end in waves, which no window counts evenly.
+    """
+    window, outcome = question.window(), outcomes[0]
+    rates = [throughput(each, window(each))["requests"] for each in outcomes]
+    tokens = throughput(outcome, window(outcome))["output_tokens"]
+    if question.concurrency:
+        rates = [question.concurrency / request_metric(each, "latency", window(each)).mean() for each in outcomes]
+        tokens = fmean(rates) * question.mean_lengths()[1]
+    return {
+        "rate_per_s": float(fmean(rates)), "low_per_s": float(min(rates)), "high_per_s": float(max(rates)),
+        "output_tokens_per_s": float(tokens), "latencies_s": summary(outcome, window(outcome)),
+    }  # fmt: skip
+
+
+def class_tails(outcome: Outcome, question: ServiceQuestion) -> dict[str, dict[str, float]]:
+    """Return the 99th percentile of each latency by priority class, where there are two."""
+    classes = outcome.requests.classes
+    if classes is None or not classes.any() or classes.all():
+        return {}
+    window, arrivals = question.window()(outcome), outcome.requests.arrival_s
+    inside = (arrivals >= window.start_s) & (arrivals <= window.stop_s)
+    waits = {"ttft": outcome.first_s - arrivals, "latency": outcome.last_s - arrivals}
+    groups = {CLASS_NAMES[0]: (classes == 0) & inside, CLASS_NAMES[1]: (classes > 0) & inside}
+    return {
+        name: {kind: quantile(values[rows], 0.99) for kind, values in waits.items()}
+        for name, rows in groups.items() if rows.any()
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Plans of training on many devices, wired to predicted kernels and collectives."""

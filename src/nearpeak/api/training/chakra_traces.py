@@ -1,0 +1,52 @@
+"""Chakra execution traces of a training plan, for network simulators such as ASTRA-sim and SimAI."""
+
+from pathlib import Path
+
+from nearpeak.api.device_durations import kernel_durations
+from nearpeak.api.training.training_time import group_mesh, programs_of_plan
+from nearpeak.core.systems.fabric import Cluster
+from nearpeak.core.systems.stack import Stack
+from nearpeak.core.systems.training_plan import TrainingPlan
+from nearpeak.core.systems.transformer import TransformerShape
+from nearpeak.errors import SpecError
+
+DIMS = ("tp", "cp", "ep", "dp", "edp", "dp_shard", "dp_replica", "pp")
+"""Dimensions of the collectives of rank programs."""
+
+
+def write_chakra_traces(
+    model: TransformerShape | str, plan: TrainingPlan, cluster: Cluster, folder: Path,
+    stack: Stack | str = "pytorch-eager", expert_load: str = "balanced",
+) -> tuple[Path, ...]:  # fmt: skip
+    """Write a trace of one training step for every rank, with predicted kernels, and the file of groups.
+
+    Kernels have durations; collectives and messages between stages have sizes and groups, and a simulator times them.
+
+    Args:
+        expert_load: load of the experts of the busiest rank, as for `training_time`.
+        folder: where `MODEL.RANK.et` and `MODEL.json` are written; it is created if needed.
+
+    Raises:
+        SpecError: the plan does not fit the model or the cluster.
+    """
+    from nearpeak.frontends.huggingface.transformer_models import shape_of
+    from nearpeak.systems.training.chakra.trace_files import write_traces
+    from nearpeak.systems.training.chakra.trace_nodes import TracePlan
+    from nearpeak.systems.training.schedules import schedule_of
+    from nearpeak.systems.training.stack_files import stack_of
+    from nearpeak.targets import target_of
+
+    if plan.rank_count != cluster.device_count:
+        raise SpecError(f"traces: the plan has {plan.rank_count} ranks, the cluster {cluster.device_count} devices")
+    shape = shape_of(model) if isinstance(model, str) else model
+    used = stack_of(stack) if isinstance(stack, str) else stack
+    programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
+    places = {(program.chunk, program.stage): program for program in programs}
+    ordered = [places[chunk, stage] for chunk in range(plan.chunk_count) for stage in range(plan.pp)]
+    schedule = schedule_of(
+        plan.schedule if plan.pp > 1 else "1f1b", plan.pp, plan.micro_batch_count, plan.chunk_count
+    )  # fmt: skip
+    durations = kernel_durations(target_of(cluster.target), used.attention)
+    sizes = {dim: group_mesh(plan, dim).degree(dim) for dim in DIMS}
+    traced = TracePlan(schedule, ordered, lambda case: durations(case, 0).time_s, sizes)
+    return write_traces(folder, shape.name, traced, plan.mesh, lambda dim: group_mesh(plan, dim))

@@ -1,0 +1,231 @@
+"""Time of training plans on clusters, from predicted kernels, collectives and host times."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from nearpeak.api.cluster_collectives import transfer_time
+from nearpeak.api.device_durations import kernel_durations
+from nearpeak.core.systems.duration import TransferDuration
+from nearpeak.core.systems.fabric import Cluster
+from nearpeak.core.systems.mesh import Mesh
+from nearpeak.core.systems.rank_program import RankProgram, Transfer
+from nearpeak.core.systems.stack import Stack
+from nearpeak.core.systems.training_answer import PART_NAMES, StepPart, TrainingAnswer
+from nearpeak.core.systems.training_plan import TrainingPlan
+from nearpeak.core.systems.transformer import TransformerShape
+from nearpeak.core.work.target import Target
+from nearpeak.errors import NotModelledError, SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.systems.training.training_step import StepTime
+
+TAKEN_SM_COUNT = 16
+"""Multiprocessors that a collective takes while it runs beside kernels: the channels of a ring, one block each.
+Source: NCCL src/graph/tuning.cc and connect.cc (NVIDIA, BSD-3)."""
+PEAK_UNITS = {
+    "fp32": "vector.fp32", "tf32": "tensor.tf32", "fp16": "tensor.fp16", "bf16": "tensor.bf16",
+    "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-block": "tensor.fp8", "mxfp8": "tensor.fp8",
+    "nvfp4": "tensor.fp4",
+}  # fmt: skip
+"""Unit whose documented rate is the peak of a recipe's products."""
+_TRUST = {0: "measured", 1: "neighbours", 2: "neighbours"}
+"""Provenance by steps from the measurements; the rest are assumptions."""
+_DOCUMENTED_STEPS = 3
+"""Steps from measurements of collectives: documents of the fabric, and protocols measured inside nodes."""
+
+
+def training_time(
+    model: TransformerShape | str, plan: TrainingPlan, cluster: Cluster, stack: Stack | str = "pytorch-eager", *,
+    expert_load: str = "balanced", has_spans: bool = False,
+) -> TrainingAnswer:  # fmt: skip
+    """Return what one training step of `plan` takes on `cluster`.
+
+    Args:
+        model: shape, or the name of a model or path of a config.json.
+        stack: software stack, or its name.
+        expert_load: rows of experts: `balanced`, or a load of grouped_gemm without its top_k (`uniform seed=0`,
+            `zipf exponent=0.5`); the step is that of the rank whose experts have most.
+        has_spans: whether the timeline of the pipeline is returned.
+
+    Raises:
+        SpecError: the plan does not fit the model or the cluster.
+        NotModelledError: a kernel or collective without a model.
+
+    >>> from nearpeak.targets.clusters import cluster_of
+    >>> plan = TrainingPlan(tp=2, dp=4, micro_batch=1, global_batch=16, sequence=2048)
+    >>> answer = training_time("llama-3-8b", plan, cluster_of("8xh100_sxm"))
+    >>> answer.low_s <= answer.step_s <= answer.high_s
+    True
+    >>> abs(sum(part.time_s for part in answer.parts) / answer.step_s - 1) < 1e-9
+    True
+    """
+    from nearpeak.frontends.huggingface.transformer_models import shape_of
+    from nearpeak.systems.training.rank_lanes import Times
+    from nearpeak.systems.training.stack_files import stack_of
+    from nearpeak.systems.training.training_step import step_time
+    from nearpeak.targets import target_of
+
+    if plan.rank_count != cluster.device_count:
+        raise SpecError(
+            f"plan: tp {plan.tp} × cp {plan.cp} × dp {plan.dp} × pp {plan.pp} = {plan.rank_count} ranks, but the "
+            f"cluster has {cluster.device_count} devices"
+        )
+    if plan.precision == "tf32":
+        raise NotModelledError("precision=tf32: products in TF32 have no kernel model; fp32, fp16 or bf16 have one")
+    shape = shape_of(model) if isinstance(model, str) else model
+    used = stack_of(stack) if isinstance(stack, str) else stack
+    target = target_of(cluster.target)
+    moves = transfer_durations(plan, cluster)
+    programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
+    sends = (call.transfer for program in programs for call in program.forward if call.transfer)
+    hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
+    found = step_time(
+        programs, plan, Times(kernel_durations(target, used.attention), moves, used),
+        hop_s=moves(hop).time_s if hop else 0.0, host_count=host_count(cluster), has_spans=has_spans,
+    )  # fmt: skip
+    return _answer(found, plan, cluster, target, used, _notes(shape, plan, target, used, expert_load))
+
+
+@lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times
+def programs_of_plan(
+    shape: TransformerShape, plan: TrainingPlan, fusions: str, has_dropout: bool, expert_load: str = "balanced"
+) -> tuple[RankProgram, ...]:  # fmt: skip
+    """Return the rank programs of a plan with a stack's fused kernels."""
+    from nearpeak.systems.training.programs.data_parallelism import data_parallelism
+    from nearpeak.systems.training.programs.plan_layout import plan_layout
+    from nearpeak.systems.training.programs.stage_program import rank_programs
+    from nearpeak.systems.transformer.layout import FUSIONS
+
+    if fusions not in FUSIONS:
+        raise SpecError(f"stack: fusions {fusions!r} is not one of {', '.join(FUSIONS)}")
+    layout = replace(
+        plan_layout(shape, plan, has_dropout=has_dropout), fusions=FUSIONS[fusions], expert_load=expert_load
+    )  # fmt: skip
+    if (plan.framework, plan.sharding) != ("fsdp2", "zero2"):
+        return rank_programs(shape, plan, layout=layout)
+    sharded = replace(plan, sharding="fsdp")  # parameters stay gathered after the forward pass
+    return rank_programs(shape, sharded, layout=layout, style=replace(data_parallelism(sharded), reshards=False))
+
+
+def host_count(cluster: Cluster) -> int:
+    """Return the hosts of a cluster: instances of its innermost tier.
+
+    >>> from nearpeak.targets.clusters import cluster_of
+    >>> host_count(cluster_of("64xh100_sxm", "ib400"))
+    8
+    """
+    size = cluster.fabric.tiers[0].device_count or cluster.device_count
+    return -(-cluster.device_count // size)
+
+
+def transfer_durations(plan: TrainingPlan, cluster: Cluster) -> Callable[[Transfer], TransferDuration]:
+    """Return the function that gives the duration of a collective of `plan` on `cluster`."""
+    known: dict[Transfer, TransferDuration] = {}
+
+    def duration(transfer: Transfer) -> TransferDuration:
+        found = known.get(transfer)
+        if found is None:
+            time = transfer_time(transfer, group_mesh(plan, transfer.dim), cluster)
+            taken = 0 if transfer.kind == "send" or not time.time_s else TAKEN_SM_COUNT
+            found = known[transfer] = TransferDuration(time.time_s, time.low_s, time.high_s, taken, _DOCUMENTED_STEPS)
+        return found
+
+    return duration
+
+
+def group_mesh(plan: TrainingPlan, dim: str) -> Mesh:
+    """Return the mesh in which the groups of a dimension of rank programs are those of one mesh dimension.
+
+    Ranks are in Megatron's order: tensor, context, data, pipeline. Gradients are reduced over context and data ranks
+    together; experts are spread over tensor, context and data ranks.
+
+    Raises:
+        SpecError: no such dimension.
+
+    >>> plan = TrainingPlan(tp=2, cp=2, dp=4, ep=8, micro_batch=1, global_batch=8, sequence=64)
+    >>> group_mesh(plan, "dp").degree("dp"), group_mesh(plan, "edp").degree("edp")
+    (8, 2)
+    """
+    if dim in ("tp", "cp", "pp"):
+        return plan.mesh
+    every = plan.tp * plan.cp * plan.dp
+    if dim in ("ep", "edp", "etp"):
+        return Mesh(
+            dims=(("etp", plan.etp), ("ep", plan.ep), ("edp", every // (plan.ep * plan.etp)), ("pp", plan.pp))
+        )  # fmt: skip
+    replicas = plan.cp * plan.dp
+    if dim == "dp":
+        return Mesh(dims=(("tp", plan.tp), ("dp", replicas), ("pp", plan.pp)))
+    if dim in ("dp_shard", "dp_replica"):
+        shards = plan.shard_count or replicas
+        return Mesh(
+            dims=(("tp", plan.tp), ("dp_shard", shards), ("dp_replica", replicas // shards), ("pp", plan.pp))
+        )  # fmt: skip
+    raise SpecError(f"transfer: {dim!r} is no dimension of a training plan")
+
+
+def _notes(
+    shape: TransformerShape, plan: TrainingPlan, target: Target, stack: Stack, expert_load: str
+) -> tuple[str, ...]:
+    """Return what the answer assumes, a sentence each."""
+    from nearpeak.systems.training.attention_kernels import attention_share
+
+    notes = [
+        f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}; "
+        "'nearpeak calibrate stack' fits them to a measured step."
+    ]
+    chunk_count = plan.pp * plan.chunk_count
+    if shape.layer_count % chunk_count:
+        notes.append(
+            f"{shape.layer_count} layers do not divide into {chunk_count} equal chunks: the first hold one more, which "
+            "Megatron-LM takes only as an explicit layout."
+        )
+    if shape.experts and expert_load == "balanced":
+        notes.append("Experts are loaded evenly; real routing makes the busiest rank slower.")
+    share = attention_share(stack.attention, target.architecture)
+    if share:
+        notes.append(f"Attention is held back to what {stack.attention} reaches: {share.source}.")
+    return tuple(notes)
+
+
+def _answer(
+    found: "StepTime", plan: TrainingPlan, cluster: Cluster, target: Target, stack: Stack, notes: tuple[str, ...]
+) -> TrainingAnswer:  # fmt: skip
+    """Return the step as the answer to a question, with the grounds of its parts."""
+    from nearpeak.systems.training.step_interval import step_interval
+
+    fixed_s = plan.micro_batch_count * stack.micro_batch_s + stack.step_s
+    low_s, high_s = step_interval(found.device, fixed_s, found.step_s, stack.uncertainty_ratio)
+    peak = target.peaks.get(PEAK_UNITS[plan.precision])
+    grounds = _grounds(target, cluster, stack)
+    return TrainingAnswer(
+        step_s=found.step_s, low_s=low_s, high_s=high_s, token_count=plan.global_batch * plan.sequence,
+        device_count=cluster.device_count, model_flop=found.model_flop,
+        peak_flop_per_s=peak.flop_per_s if peak else 0.0,
+        parts=tuple(StepPart(name, found.parts_s[name], grounds[name]) for name in PART_NAMES), stages=found.stages,
+        spans=found.spans, trust=_trust(found), stack=stack.name, notes=notes,
+    )  # fmt: skip
+
+
+def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
+    """Return what each part of a step rests on."""
+    kernels, moves = f"predicted kernels on {target.name}", f"documents of {cluster.fabric.name}"
+    return {
+        "proved bound": f"documents of {target.name}", "kernels below peak": kernels,
+        "host": f"stack {stack.name}: {stack.source}",
+        **dict.fromkeys(("exposed tp", "exposed pp", "exposed dp", "exposed ep", "exposed cp"), moves),
+        "bubble": "pipeline schedule", "optimizer": kernels, "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
+    }  # fmt: skip
+
+
+def _trust(found: "StepTime") -> dict[str, float]:
+    """Return the share of the step by provenance; host times, waits and collectives are assumptions."""
+    shares = {"measured": 0.0, "neighbours": 0.0, "assumptions": 0.0}
+    for steps, time_s in found.device.distances_s.items():
+        shares[_TRUST.get(steps, "assumptions")] += time_s
+    busy_s = sum(shares.values())
+    share = min(busy_s / found.step_s, 1.0) if found.step_s else 0.0
+    scaled = {name: time_s / busy_s * share if busy_s else 0.0 for name, time_s in shares.items()}
+    return {**scaled, "assumptions": scaled["assumptions"] + 1.0 - sum(scaled.values())}

@@ -1,0 +1,172 @@
+"""Command `nearpeak tune`: the fastest correct configuration of a kernel among all legal ones."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.run.measure import CACHE_HOT, LIMIT, MEMORY, NO_CHECK, THREADS, timing_of, warn_of_threads
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.options import seconds_of
+from nearpeak.errors import SpecError
+from nearpeak.units import parse_share
+
+if TYPE_CHECKING:
+    from nearpeak.api.kernel_search import TuningPlan, TuningProgress
+    from nearpeak.core.tuning.study import Contest, Trial
+    from nearpeak.core.work.case import Case
+
+_SPACE = typer.Argument(
+    None, metavar="SPACE", help="TOML file of a space, T1 JSON, or a Python file with Triton's Config calls."
+)
+_CASE = typer.Option(
+    "", "--case", help="Case in words instead of the file's: 'softmax rows=4096 columns=4096 dtype=fp32'."
+)
+_RUNNER = typer.Option(
+    "", "--runner", help="Runner with its function instead of the file's: triton:kernels.py:softmax."
+)
+_DEFAULT = typer.Option("", "--default", help="Configuration in use today, e.g. block=64,stages=2: the one to beat.")
+_SEARCH = typer.Option("auto", "--search", help="model, tpe, nsga2 (a genetic search), random; auto chooses.")
+_BUDGET = typer.Option(
+    "", "--budget", help="Evaluations (100 by default; --replay: 1,000 a seed), or a time, e.g. '20 min'."
+)
+_EVALUATIONS, _REPLAYED = "100", "1000"
+"""Budgets without --budget."""
+_STUDY = typer.Option(None, "--study", help="Journal (.jsonl) of the study: the same command goes on where it stopped.")
+_WITHIN = typer.Option(
+    "5%", "--within", help="Distance to the achievable time, or --replay: to the optimum, to stop at."
+)
+_FINALISTS = typer.Option(3, "--finalists", min=0, max=20, help="Best of the search that meet the default in pairs.")
+_PAIRS = typer.Option("60 s", "--pairs", help="Time of each of those comparisons.")
+_TOLERANCE = typer.Option("2%", "--tolerance", help="Difference up to which two configurations count as the same.")
+_REPLAY = typer.Option(None, "--replay", help="Recorded space (T4, kernel_tuner cache): how good is the search itself?")
+_SEEDS = typer.Option(20, "--seeds", min=1, max=1000, help="--replay: runs with different seeds.")
+_HTML = typer.Option(None, "--html", help="Write a page with the course of the search.")
+
+
+def tune(
+    space: Path | None = _SPACE,
+    case: str = _CASE,
+    runner: str = _RUNNER,
+    default: str = _DEFAULT,
+    search: str = _SEARCH,
+    seed: int = typer.Option(0, "--seed", min=0, help="Seed of the search."),
+    budget: str = _BUDGET,
+    study: Path | None = _STUDY,
+    within: str = _WITHIN,
+    finalists: int = _FINALISTS,
+    pairs: str = _PAIRS,
+    tolerance: str = _TOLERANCE,
+    replay: Path | None = _REPLAY,
+    seeds: int = _SEEDS,
+    limit: str = LIMIT,
+    cache: str = CACHE_HOT,
+    threads: int = THREADS,
+    memory: str = MEMORY,
+    no_check: bool = NO_CHECK,
+    html: Path | None = _HTML,
+    why: bool = shared.WHY,
+    json: bool = shared.JSON,
+) -> None:
+    """Search a space of configurations for the fastest that computes right results.
+
+    Every configuration is validated before it is timed, in a process of its own; one that its bound excludes does not
+    run, and one that is slow is stopped after a call. The best meet the configuration in use in interleaved pairs of
+    fresh processes, so that luck does not win: there may be no winner. Exit code 11 when none is proved faster.
+    """
+    shared.check_writable(html)
+    margin = parse_share(within, "--within")
+    if replay is not None and space is None:
+        return _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+    if space is None or replay is not None:
+        raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one, not both")
+    from nearpeak.api.kernel_search import TuningPlan
+    from nearpeak.api.kernel_search import tune as tuned
+    from nearpeak.reports.tuning import study_report as report
+
+    count, spent_s = budget_of(budget or _EVALUATIONS)
+    warn_of_threads(threads)
+    plan = TuningPlan(
+        search=search, seed=seed, trial_count=count, spent_s=spent_s, within_ratio=margin, finalist_count=finalists,
+        tolerance_ratio=parse_share(tolerance, "--tolerance"), pair_budget_s=seconds_of(pairs, "--pairs"),
+        timing=timing_of("300 ms", limit, cache, threads, memory, check=not no_check),
+    )  # fmt: skip
+    with _shown(plan) as progress:
+        answer = tuned(
+            space, plan, case=_case_of(case), runner=runner, default=default, journal=study, progress=progress
+        )
+    document = report.document_of(answer)
+    shared.write_page(html, document)
+    shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
+    if not answer.objectives and answer.winner is None and finalists:
+        raise typer.Exit(11)
+
+
+def budget_of(text: str) -> tuple[int, float]:
+    """Return evaluations and seconds of `--budget`.
+
+    >>> budget_of("200 evaluations"), budget_of("20 min")
+    ((200, inf), (1000000, 1200.0))
+    """
+    match = re.fullmatch(r"\s*(\d{1,6})\s*(evaluations?)?\s*", text)
+    if match is None:
+        return 1_000_000, seconds_of(text, "--budget")
+    if not int(match[1]):
+        raise SpecError(f"--budget {text!r}: must be at least one evaluation")
+    return int(match[1]), inf
+
+
+def _case_of(words: str) -> "Case | None":
+    from nearpeak.api.case_words import case_of
+
+    return case_of(words.split(), "--case") if words.strip() else None
+
+
+def _replayed(
+    path: Path, search: str, seeds: int, margin: float, budget: str, html: Path | None, *, why: bool, json: bool
+) -> None:
+    """Print how a search does on a recorded space."""
+    from nearpeak.api.kernel_search import random_counts, replay_search
+    from nearpeak.reports.tuning import replay_report as report
+
+    count, limit_s = budget_of(budget or _REPLAYED)
+    if limit_s < inf:
+        raise SpecError(f"--budget {budget!r}: --replay counts evaluations; give their number, e.g. 400")
+    with shared.progress("replaying"):
+        answer = replay_search(path, search, seeds, within_ratio=margin, most_count=count)
+    oracle = random_counts(answer)
+    document = report.document_of(answer, *oracle)
+    shared.write_page(html, document)
+    shared.tell(lambda: document, lambda: report.to_json(answer, *oracle), json=json, why=why)
+
+
+@contextmanager
+def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
+    """Show on a terminal how many configurations have run, the best time, and the finals."""
+    from nearpeak.api.kernel_search import TuningProgress
+
+    if not sys.stderr.isatty():
+        yield TuningProgress()
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from nearpeak.reports.brief_text import brief
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        total = plan.trial_count if plan.spent_s == inf else None
+        task = bar.add_task("tuning", total=total)
+
+        def trial(row: "Trial", best_s: float) -> None:
+            words = f"best {brief(best_s, 's')}" if best_s < inf else "none is right yet"
+            bar.update(task, completed=row.number, description=f"{words}, last {row.outcome}")
+
+        def contest(row: "Contest") -> None:
+            bar.update(task, description=f"pairs: {row.verdict}")
+
+        yield TuningProgress(trial=trial, contest=contest)

@@ -1,0 +1,1 @@
+"""Values of kernel tuning: spaces of configurations, trials and studies."""

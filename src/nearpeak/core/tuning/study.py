@@ -1,0 +1,126 @@
+"""A tuning study: every configuration that was tried, what became of it, and the configuration that won."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from nearpeak.core.records.record_codec import Codec
+from nearpeak.core.tuning.space import Setting
+
+TIMED, STOPPED, PRUNED = "timed", "stopped", "cannot win"
+WRONG, FAILED, ABSENT = "wrong", "failed", "not recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One configuration that was tried."""
+
+    number: int
+    """Place in the order of trials, from 1."""
+    settings: Mapping[str, Setting]
+    """Value of each parameter."""
+    outcome: str
+    """`timed`, `stopped` (slower after few calls), `cannot win` (by its bound), `wrong` or `failed`."""
+    time_s: float | None = None
+    """Time of one call: the median of its samples; none where there are none."""
+    samples_s: tuple[float, ...] = ()
+    """Time of each call that was made."""
+    bound_s: float = 0.0
+    """Proved lower bound of this configuration; 0 where the space states none."""
+    spent_s: float = 0.0
+    """Wall time that the trial took, with compilation and checks."""
+    note: str = ""
+    """Reason for having no time, or why it was stopped."""
+    objectives: Mapping[str, float] = field(default_factory=dict)
+    """What it reached, where a function evaluates configurations; smaller is better."""
+
+    @property
+    def score_s(self) -> float:
+        """Time that the search is told: infinite for a configuration that must not win."""
+        return self.time_s if self.time_s is not None and self.outcome in (TIMED, STOPPED) else inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """A finalist against the configuration that led until then, in interleaved pairs of fresh processes."""
+
+    champion: Mapping[str, Setting]
+    """Configuration that led."""
+    challenger: Mapping[str, Setting]
+    """The finalist."""
+    verdict: str
+    """`improvement`, `invariant`, `regression`, `inconclusive`, or why the challenger is out."""
+    time_ratio: float | None
+    """Challenger over champion; none where there was no comparison."""
+    low_ratio: float | None = None
+    """Lower end of the interval."""
+    high_ratio: float | None = None
+    """Upper end."""
+    search_ratio: float | None = None
+    """The same ratio by the samples of the search, whose best are the luckiest ones."""
+    note: str = ""
+    """Reason for having no ratio."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """What a search over a space has found."""
+
+    space: str
+    """Name of the space."""
+    subject: str
+    """Case, recorded file or function that was tuned."""
+    runner: str
+    """Runner with its function; empty where none ran."""
+    search: str
+    """Method that proposed configurations."""
+    seed: int
+    """Seed of the search."""
+    combination_count: int
+    """Combinations of values."""
+    legal_count: int
+    """Configurations that fulfil the constraints."""
+    trials: tuple[Trial, ...]
+    """Trials in order."""
+    stop_reason: str
+    """Why the search ended."""
+    default: Mapping[str, Setting] | None = None
+    """Configuration in use today."""
+    achievable_s: float | None = None
+    """Time that good software is expected to reach; none where nothing predicts it."""
+    achievable_low_s: float | None = None
+    """Lower end of its interval."""
+    bound_s: float | None = None
+    """Time that nothing can beat on this device."""
+    contests: tuple[Contest, ...] = ()
+    """Final comparisons in order."""
+    winner: Mapping[str, Setting] | None = None
+    """Configuration proved faster than the default in pairs; none where there is no such."""
+    objectives: tuple[str, ...] = ()
+    """Names of what is minimised, where a function evaluates configurations."""
+    front: tuple[int, ...] = ()
+    """Numbers of the trials that no other beats in all objectives."""
+
+    @property
+    def best(self) -> Trial | None:
+        """Trial with the least time of the search; none where every one failed."""
+        timed = [trial for trial in self.trials if trial.score_s < inf]
+        return min(timed, key=lambda trial: trial.score_s, default=None)
+
+    def count_of(self, outcome: str) -> int:
+        """Return how many trials ended so."""
+        return sum(trial.outcome == outcome for trial in self.trials)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        best = self.best
+        found = {"best": None if best is None else best.number}
+        plain: dict[str, Any] = STUDIES.plain(self)
+        return plain | found
+
+
+STUDIES = Codec()
+"""Codec of studies."""
+TRIAL = STUDIES.converter(Trial)
+"""Reads and writes trials."""

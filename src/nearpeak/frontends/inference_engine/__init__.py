@@ -1,0 +1,1 @@
+"""Lowering of captured steps to the calls that an inference engine runs."""

@@ -1,0 +1,1 @@
+"""Quantised models: executed number formats, speed, size, energy and accuracy at each precision."""

@@ -1,0 +1,30 @@
+"""Steps of a model at each precision: weights and activations of products stored and multiplied in narrower formats."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nearpeak.core.work.stored_formats import weight_format
+from nearpeak.core.work.workload import Workload
+from nearpeak.errors import SpecError
+from nearpeak.frontends.quantisation.quantised_weights import with_quantised_weights
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp8", "int8", "int4")
+"""Rows of the table."""
+NARROW: Mapping[str, str] = {"fp8": "fp8_row", "int8": "int8_row", "int4": "int4_weight_only"}
+"""Scheme of products by precision: 8 bits on both sides, 4 bits of weights alone."""
+_PRODUCTS = ("gemm", "grouped_gemm", "conv")
+
+
+def narrow_step(half: Workload, precision: str) -> Workload | str:
+    """Return a step in bf16 with the products of its weights in a narrow format, or why there is none.
+
+    All products with weights of their own take part, the first and the last included.
+    """
+    calls = tuple(
+        replace(call, module=f"0.{call.module}") if call.case is not None and call.case.op in _PRODUCTS else call
+        for call in half.calls
+    )  # what is quantised are repeated layers, which numbers in their names tell
+    try:
+        return with_quantised_weights(replace(half, calls=calls), weight_format(NARROW[precision]))
+    except SpecError as error:
+        return str(error).partition(": ")[2].partition("; ")[0]

@@ -1,0 +1,1 @@
+"""Reports on number formats: autocast, executed precision and the table of precisions."""

@@ -1,0 +1,105 @@
+"""Report of an inference server: verdict, latencies against load, streams with deadlines, and the cheapest setting."""
+
+import json
+from collections.abc import Iterator
+
+from nearpeak.core.systems.inference_plan import LoadPoint, PlannedServer, ServerSetting
+from nearpeak.reports.brief_text import brief
+from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
+from nearpeak.reports.figure_text import percent
+
+NOTES = (
+    "Latency counts from the arrival of a request to the end of its batch; an open loop keeps sending while the server "
+    "is busy, so that waits of all who come meanwhile are in the tail. Network and client are not in it.",
+    "Batches form as in Triton: a free instance takes a preferred batch at once, else it waits up to the queue delay.",
+)
+
+
+def to_json(planned: PlannedServer) -> str:
+    """Return the plan as one JSON line."""
+    return json.dumps(planned.record(), allow_nan=False)
+
+
+def document_of(planned: PlannedServer) -> Document:
+    """Return the plan as a document."""
+    blocks: list[Block] = [*_streams(planned), *_loads(planned)]
+    blocks.append(Details("Configuration, definitions and assumptions (--why)", tuple(_why(planned))))
+    return Document(
+        title=f"Inference server: {' → '.join(planned.models)}", subject=f"{_words(planned.setting)}; {planned.how}",
+        lead=_verdict(planned), blocks=blocks, kicker="Inference server plan",
+    )  # fmt: skip
+
+
+def _words(setting: ServerSetting) -> str:
+    """Return a setting in words."""
+    many = [f"{count} {name}{'s' * (count > 1)}" for count, name in
+            ((setting.device_count, "device"), (setting.instance_count, "instance"))]  # fmt: skip
+    delay = f", delay {brief(setting.queue_delay_s, 's')}" if setting.queue_delay_s else ""
+    return f"{', '.join(many)} each, batches to {setting.most_batch_count or 1}{delay}"
+
+
+def _verdict(planned: PlannedServer) -> str:
+    """Return the answer in a sentence or two."""
+    if planned.streams:
+        late = [stream for stream in planned.streams if stream.missed_ratio]
+        worst = max(planned.streams, key=lambda stream: stream.p99_s / (stream.deadline_s or 1.0))
+        tail = f"worst {worst.name}: p99 {brief(worst.p99_s, 's')}"
+        if worst.deadline_s is not None:
+            tail += f" of {brief(worst.deadline_s, 's')}"
+        missed = f"{len(late)} of {len(planned.streams)} miss deadlines" if late else "no deadline is missed"
+        return f"{len(planned.streams)} streams: {missed}; {tail}."
+    words = [f"At most {planned.capacity_per_s:,.4g} requests/s"]
+    if planned.highest_per_s is not None and planned.limit_s is not None:
+        within = f"{planned.highest_per_s:,.4g} requests/s" if planned.highest_per_s else "no rate"
+        words.append(f"{within} within p99 {brief(planned.limit_s, 's')}")
+    if planned.asked is not None:
+        words.append(f"at {planned.asked.rate_per_s:g}/s p50 {_time(planned.asked.p50_s, planned)}, p99 "
+                     f"{_time(planned.asked.p99_s, planned)}")  # fmt: skip
+    verdict = "; ".join(words) + "."
+    if planned.cheapest is not None and planned.cheapest_p99_s is not None:
+        verdict += (f" Cheapest of {planned.looked_count} settings within the limit: {_words(planned.cheapest)}, p99 "
+                    f"{brief(planned.cheapest_p99_s, 's')}.")  # fmt: skip
+    return verdict
+
+
+def _time(seconds: float, planned: PlannedServer) -> str:
+    """Return a latency; beyond the capacity it grows as long as the load lasts."""
+    over = planned.asked is not None and planned.asked.rate_per_s >= planned.capacity_per_s
+    return "without end" if over else brief(seconds, "s")
+
+
+def _streams(planned: PlannedServer) -> Iterator[Block]:
+    for rows, name, caption in (
+        (planned.streams, "streams", "Streams"),
+        (planned.steps, "steps", "Steps of the ensemble"),
+    ):
+        if rows:
+            cells = [
+                (one.name, one.rate_per_s, one.p50_s, one.p99_s, one.deadline_s,
+                 None if one.deadline_s is None else one.missed_ratio) for one in rows
+            ]  # fmt: skip
+            heads = columns("name", "#per s", "#p50_s|p50", "#p99_s|p99", "#deadline_s|deadline", "#missed_ratio|late")
+            yield Table(columns=heads, rows=[(cell[0], f"{cell[1]:g}", *cell[2:]) for cell in cells], name=name,
+                        caption=caption)  # fmt: skip
+
+
+def _loads(planned: PlannedServer) -> Iterator[Block]:
+    if not planned.loads:
+        return
+    rows = [_load_row(point, planned.capacity_per_s) for point in planned.loads]
+    heads = columns(
+        "#load", "#rate|requests per s", "#p50_s|p50", "#p99_s|p99", "#batch|mean batch", "#busy_ratio|busy"
+    )
+    yield Table(columns=heads, rows=rows, name="loads", caption="Latencies against load")
+
+
+def _load_row(point: LoadPoint, capacity: float) -> tuple[object, ...]:
+    rate = Cell(value=point.rate_per_s, text=f"{point.rate_per_s:,.4g}")
+    return (percent(point.rate_per_s / capacity), rate, point.p50_s, point.p99_s, f"{point.mean_batch:.1f}",
+            point.busy_ratio)  # fmt: skip
+
+
+def _why(planned: PlannedServer) -> Iterator[Block]:
+    yield from (Text(note) for note in NOTES)
+    yield Text(f"Sharing: {planned.how}.")
+    yield from (Text(f"  {line}") for line in planned.config.splitlines())

@@ -1,0 +1,1 @@
+"""Reports of kernel tuning: studies and replays."""

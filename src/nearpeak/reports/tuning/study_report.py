@@ -1,0 +1,197 @@
+"""Report of a tuning study: the winner, how it was proved, what was tried, excluded and wrong, and what is left."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from math import inf
+
+from nearpeak.core.runs.paired_rounds import IMPROVEMENT, REGRESSION
+from nearpeak.core.tuning.space import Setting, settings_text
+from nearpeak.core.tuning.study import FAILED, PRUNED, STOPPED, TIMED, WRONG, Contest, Study, Trial
+from nearpeak.reports.brief_text import brief, ends
+from nearpeak.reports.document import Block, Cell, Details, Document, Drawing, Table, Text, columns
+from nearpeak.reports.tuning.search_curve import search_curve
+from nearpeak.units import counted
+
+_SHOWN = 6
+"""Configurations that a terminal shows."""
+_VERDICTS = {IMPROVEMENT: "faster", REGRESSION: "slower", "invariant": "the same", "inconclusive": "not told apart"}
+_STYLES = {IMPROVEMENT: "good", WRONG: "bad"}
+
+
+def to_json(study: Study) -> str:
+    """Return the study as one JSON line."""
+    return json.dumps(study.record(), allow_nan=False)
+
+
+def document_of(study: Study) -> Document:
+    """Return the study as a document; trials one by one are folded."""
+    blocks: list[Block] = [*(_front(study) if study.objectives else _fastest(study))]
+    blocks += _contests(study)
+    blocks.append(Text(_counts(study), "muted"))
+    if study.winner is not None:
+        words = _words(study.winner)
+        blocks.append(Text(f"Keep its history: nearpeak measure … --runner '{study.runner}[{words}]' --store FILE"))
+    faults = [trial for trial in study.trials if trial.outcome in (WRONG, FAILED)]
+    if faults:
+        blocks.append(_faults(faults))
+    if not study.objectives and study.best is not None:
+        blocks.append(Drawing("Time of each configuration, and the best so far", partial(search_curve, study)))
+    blocks.append(Details("Every configuration in order (--why)", (_trials(study),)))
+    of = f" of {study.combination_count:,} combinations" if study.combination_count > study.legal_count else ""
+    return Document(
+        title=f"{study.space}: {study.subject}",
+        subject=f"{study.legal_count:,} legal configurations{of}, search {study.search}, seed {study.seed}",
+        lead=_verdict(study), blocks=blocks, kicker="Kernel tuning", figures=_figures(study),
+    )  # fmt: skip
+
+
+def _words(settings: Mapping[str, Setting] | None) -> str:
+    return settings_text(settings) if settings else "none"
+
+
+def _verdict(study: Study) -> str:
+    """Return the answer in one or two sentences."""
+    if study.objectives:
+        kinds, last = ", ".join(study.objectives[:-1]), study.objectives[-1]
+        named = f"{kinds} and {last}" if kinds else last
+        return f"{counted(len(study.front), 'configuration')} that no other beats in {named}; {study.stop_reason}."
+    best = study.best
+    if best is None or best.time_s is None:
+        return f"No configuration has a time; {study.stop_reason}."
+    if study.winner is not None:
+        time_s = next((trial.time_s for trial in study.trials if trial.settings == study.winner), best.time_s) or 0.0
+        proof = f"{_gain(study)}{_distance(study, time_s)}"
+        return f"{_words(study.winner)}: {brief(time_s, 's')}{proof}; {study.stop_reason}."
+    if not study.contests:
+        return (
+            f"Best of the search, not confirmed in pairs: {_words(best.settings)}, {brief(best.time_s, 's')}"
+            f"{_distance(study, best.time_s)}; {study.stop_reason}."
+        )
+    return (
+        f"No winner: of {counted(len(study.contests), 'finalist')} none is proved right and faster than the default "
+        f"{_words(study.default)}; {study.stop_reason}."
+    )
+
+
+def _gain(study: Study) -> str:
+    """Return what the pairs say of the winner against the default, in words."""
+    won = [contest for contest in study.contests if contest.verdict == IMPROVEMENT and contest.time_ratio]
+    last = won[-1] if won else None
+    if last is None or not last.time_ratio or not last.low_ratio or not last.high_ratio:
+        return ""
+    than = "the default" if last.champion == study.default else "the next"
+    low, high = 1 / last.high_ratio, 1 / last.low_ratio
+    return f", {1 / last.time_ratio:.3g} × as fast as {than} ({low:.3g} to {high:.3g}, interleaved pairs)"
+
+
+def _distance(study: Study, time_s: float) -> str:
+    if study.achievable_s and study.achievable_low_s:
+        return f", {time_s / study.achievable_s:.2g} × the achievable time"
+    return f", {time_s / study.bound_s:.2g} × its bound" if study.bound_s else ""
+
+
+def _figures(study: Study) -> list[tuple[str, str, str]]:
+    """Return the figures that a page shows large."""
+    best, rows = study.best, []
+    if best is not None and best.time_s is not None:
+        rows.append(("best", brief(best.time_s, "s"), _words(best.settings)))
+    if study.achievable_s and study.achievable_low_s:
+        rows.append(("achievable", brief(study.achievable_s, "s"), f"from {brief(study.achievable_low_s, 's')}"))
+    if study.bound_s:
+        rows.append(("bound", brief(study.bound_s, "s"), "nothing can beat it"))
+    ran = len(study.trials) - study.count_of(PRUNED)
+    rows.append(("evaluations", f"{ran:,}", f"of {study.legal_count:,} legal"))
+    return rows
+
+
+def _fastest(study: Study) -> Iterator[Block]:
+    """Yield the fastest configurations of the search."""
+    best = study.best
+    if best is None or best.time_s is None:
+        return
+    timed = sorted((trial for trial in study.trials if trial.outcome == TIMED), key=lambda trial: trial.score_s)
+    rows = [
+        (_words(trial.settings), trial.time_s, (trial.time_s or inf) / best.time_s, len(trial.samples_s), trial.number)
+        for trial in timed
+    ]
+    heads = ("~`configuration", "#time_s|time", "#against|× best", "#calls", "+#trial")
+    cells = [(*row[:2], Cell(value=row[2], text=f"{row[2]:.3f}"), *row[3:]) for row in rows]
+    yield Table(
+        columns=columns(*heads), rows=cells, name="fastest", caption="Fastest of the search", brief_count=_SHOWN,
+        rest="… and more with --json",
+    )  # fmt: skip
+
+
+def _front(study: Study) -> Iterator[Block]:
+    """Yield the configurations that no other beats."""
+    shown = [trial for trial in study.trials if trial.number in study.front]
+    shown.sort(key=lambda trial: trial.objectives[study.objectives[0]])
+    heads = (
+        "~`configuration",
+        *(f"#{name}|{name.removesuffix('_s').removesuffix('_ratio')}" for name in study.objectives),
+    )
+    rows = [(_words(trial.settings), *(trial.objectives[name] for name in study.objectives)) for trial in shown]
+    yield Table(
+        columns=columns(*heads), rows=rows, name="front", caption="Configurations that no other beats",
+        brief_count=2 * _SHOWN, rest="… and more with --json", empty="none has a result",
+    )  # fmt: skip
+
+
+def _contests(study: Study) -> Iterator[Block]:
+    """Yield the final comparisons."""
+    if not study.contests:
+        return
+    rows = [
+        (_words(contest.challenger), _words(contest.champion), _ratio(contest), _verdict_cell(contest))
+        for contest in study.contests
+    ]
+    heads = ("~`finalist", "~`against", "#ratio|time ratio", "~verdict")
+    yield Table(columns=columns(*heads), rows=rows, name="contests", caption="Finalists in interleaved pairs")
+    shifts = [c.time_ratio / c.search_ratio for c in study.contests if c.time_ratio and c.search_ratio]
+    if shifts:
+        yield Text(
+            f"The pairs say {sum(shifts) / len(shifts):.3f} × what the search said: above 1 it was lucky.", "muted"
+        )
+
+
+def _ratio(contest: Contest) -> Cell:
+    if contest.time_ratio is None or contest.low_ratio is None or contest.high_ratio is None:
+        return Cell(value=None, text="–")
+    interval = ends(contest.low_ratio, min(contest.high_ratio, 99.0), 1.0, "")
+    return Cell(value=contest.time_ratio, text=f"{contest.time_ratio:.3f} ({interval})")
+
+
+def _verdict_cell(contest: Contest) -> Cell:
+    words = _VERDICTS.get(contest.verdict, contest.verdict)
+    text = f"{words}: {contest.note}" if contest.note else words
+    return Cell(value=contest.verdict, text=text, kind=_STYLES.get(contest.verdict, ""))
+
+
+def _counts(study: Study) -> str:
+    """Return what became of the configurations, in words."""
+    counts = Counter(trial.outcome for trial in study.trials)
+    names = {TIMED: "timed", STOPPED: "stopped early as slower", PRUNED: "excluded by their bound", WRONG: "wrong",
+             FAILED: "failed"}  # fmt: skip
+    parts = ", ".join(f"{counts[outcome]:,} {name}" for outcome, name in names.items() if counts[outcome])
+    spent_s = sum(trial.spent_s for trial in study.trials)
+    return f"{counted(len(study.trials), 'configuration')}: {parts or 'none'}; {brief(spent_s, 's')} in all."
+
+
+def _faults(faults: list[Trial]) -> Table:
+    rows = [(_words(trial.settings), trial.outcome, trial.note) for trial in faults]
+    return Table(
+        columns=columns("~`configuration", "outcome", "~>reason"), rows=rows, name="faults", brief_count=2,
+        caption="Wrong and failed configurations, which cannot win", rest="… and more with --why or --json",
+    )  # fmt: skip
+
+
+def _trials(study: Study) -> Table:
+    """Return all trials in order."""
+    rows = [
+        (trial.number, _words(trial.settings), trial.outcome, trial.time_s, len(trial.samples_s), trial.note)
+        for trial in study.trials
+    ]
+    heads = ("#trial", "~`configuration", "outcome", "#time_s|time", "#calls", "~>note")
+    return Table(columns=columns(*heads), rows=rows, name="trials")

@@ -1,0 +1,1 @@
+"""Clock of federated rounds on unlike devices, with small models trained for real along it."""

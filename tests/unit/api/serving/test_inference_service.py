@@ -1,0 +1,102 @@
+"""Plans of inference servers: closed forms, the cheapest setting, streams with deadlines, and one-line errors."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from nearpeak.cli import application
+from nearpeak.errors import NearpeakError
+from nearpeak.systems.serving.inference_server.batch_queue import BatchTimes, serve_batches
+from nearpeak.systems.serving.inference_server.model_config import ModelConfig, read_model_config
+from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
+
+CONFIG = """name: "net"
+max_batch_size: 16
+dynamic_batching { max_queue_delay_microseconds: 1000 }
+instance_group [ { count: 1 kind: KIND_GPU } ]
+"""
+ENSEMBLE = """name: "both"
+max_batch_size: 16
+ensemble_scheduling { step [ { model_name: "net" }, { model_name: "second" } ] }
+"""
+
+
+def plan(tmp_path, *words, text=CONFIG):
+    path = tmp_path / "config.pbtxt"
+    path.write_text(text, "utf-8")
+    done = CliRunner().invoke(application(), ["plan", "inference-server", str(path), *words])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def test_one_request_at_a_time_waits_as_an_m_d_1_queue():
+    """At half of its rate, a server without batches keeps requests for 1.5 service times in the mean."""
+    config = ModelConfig(name="net", most_batch_count=1)
+    times = BatchTimes(batch_count=(1,), seconds_s=(1e-3,))
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(2e-3, 20_000))
+    (served,) = serve_tenants([Tenant(config=config, times=times, arrival_s=arrivals)], 0.0)
+    assert served.latency_s.mean() == pytest.approx(1.5e-3, rel=0.05)
+    alone = serve_batches(arrivals, config, times)
+    assert served.end_s.tolist() == pytest.approx(alone.end_s.tolist())
+
+
+def test_models_that_take_turns_wait_for_each_other():
+    times = BatchTimes(batch_count=(1, 8), seconds_s=(1e-3, 4e-3))
+    arrivals = np.cumsum(np.random.default_rng(2).exponential(3e-3, 2000))
+    tenants = [Tenant(config=ModelConfig(name=name, most_batch_count=8, has_dynamic_batching=True), times=times,
+                      arrival_s=arrivals) for name in "ab"]  # fmt: skip
+    apart, together = (serve_tenants(tenants, ratio) for ratio in (0.0, 1.0))
+    assert together[1].latency_s.mean() > 1.3 * apart[1].latency_s.mean()
+    assert apart[0].end_s.tolist() == serve_batches(arrivals, tenants[0].config, times).end_s.tolist()
+
+
+def test_the_cheapest_setting_is_written_and_latency_grows_with_load(tmp_path):
+    out = tmp_path / "best.pbtxt"
+    found = json.loads(plan(tmp_path, "--times", "1=2ms,16=8ms", "--rate", "1200/s", "--slo", "p99=20ms", "--out",
+                            str(out), "--json"))  # fmt: skip
+    tails = [load["p99_s"] for load in found["loads"]]
+    assert tails == sorted(tails)
+    assert found["capacity_per_s"] == pytest.approx(16 / 8e-3)
+    assert found["cheapest"]["device_count"] == found["cheapest"]["instance_count"] == 1
+    assert found["cheapest_p99_s"] <= 0.02
+    assert 1200 < found["highest_per_s"] < 2000
+    assert read_model_config(out).most_batch_count == found["cheapest"]["most_batch_count"]
+
+
+def test_streams_miss_deadlines_that_are_shorter_than_a_batch(tmp_path):
+    text = plan(tmp_path, "--times", "1=5ms,16=20ms", "--stream", "front=30/s:50ms", "--stream", "rear=30/s:4ms",
+                "--text")  # fmt: skip
+    assert "1 of 2 miss deadlines" in text
+    assert "100.0 %" in text
+
+
+def test_steps_of_an_ensemble_follow_each_other(tmp_path):
+    others = []
+    for name in ("net", "second"):
+        others.append(tmp_path / f"{name}.pbtxt")
+        others[-1].write_text(CONFIG.replace("net", name), "utf-8")
+    words = (*map(str, others), "--times", "net:1=1ms,16=2ms", "--times", "second:1=3ms,16=6ms", "--rate", "100/s")
+    found = json.loads(plan(tmp_path, *words, "--json", text=ENSEMBLE))
+    assert [step["name"] for step in found["steps"]] == ["net", "second"]
+    assert found["asked"]["p50_s"] >= 4e-3
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("--times", "1=2ms", "--rate", "10/s", "--slo", "p99=1ms"), "no configuration meets p99 <= 0.001 s"),
+    (("--times", "x"), "is not of the form"),
+    (("--times", "1=step.json"), "name the device, --on TARGET"),
+    (("--times", "other:1=2ms"), "names the model 'other'"),
+    (("--times", "1=2ms", "--stream", "cam=30"), "NAME=RATE/s"),
+    (("--times", "1=2ms", "--stream", "cam@other=30/s"), "asks the model 'other'"),
+    (("--times", "1=2ms", "--share", "half"), "is not turns, mps"),
+    (("--times", "1=2ms", "--slo", "p50=1ms"), "is not p99=TIME"),
+    (("--times", "1=2ms", "--items", "99"), "exceeds max_batch_size 16"),
+])  # fmt: skip
+def test_wrong_words_are_refused_in_one_line(tmp_path, words, message):
+    with pytest.raises(NearpeakError) as error:
+        plan(tmp_path, *words)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
