@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 LEARNT_COUNT = 1297
-BATCH = 64
+BATCH = 128
 
 
 def convolutions(seed: int) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _task(model: Any, seed: int, epochs: int) -> dict[str, Any]:
     labels = torch.tensor(digits.target[order])
     learnt, asked = (images[:LEARNT_COUNT], labels[:LEARNT_COUNT]), (images[LEARNT_COUNT:], labels[LEARNT_COUNT:])
 
-    def fit(model: Any, epoch_count: int, rate: float = 1e-3) -> None:
+    def fit(model: Any, epoch_count: int, rate: float = 1.5e-3) -> None:
         draw = torch.Generator().manual_seed(seed)
         optimizer = torch.optim.Adam(model.parameters(), lr=rate)
         model.train()
@@ -91,5 +91,5 @@ def _task(model: Any, seed: int, epochs: int) -> dict[str, Any]:
     def calibrate(model: Any) -> None:
         model.eval()(learnt[0][:512])
 
-    fit(model, epochs, 2e-3)
+    fit(model, epochs, 4e-3)
     return {"model": model, "fit": fit, "accuracy": accuracy, "calibrate": calibrate}

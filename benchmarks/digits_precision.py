@@ -11,7 +11,7 @@ from nearpeak.precision.quantisation.training_trials import trained_accuracies
 
 FIGURES = ("digits_8bit_points", "digits_3bit_qat_gain", "digits_cpu_seconds")
 SEED_COUNT = 5
-NETS = {"convolutions": 5, "transformer": 15}
+NETS = {"convolutions": 5, "transformer": 10}
 """Networks with their extra epochs."""
 NAMES = ("int8", "int4", "int3")
 

@@ -28,7 +28,8 @@ def winner_of(
     """
     finalists = [trial for trial in ranked(journal.trials) if trial.settings != default][:count]
     times_s = {_key(trial.settings): trial.score_s for trial in journal.trials}
-    waiting, champion = list(journal.contests), default if _is_timed(default, times_s) else None
+    is_timed = default is not None and times_s.get(_key(default), inf) < inf
+    waiting, champion = list(journal.contests), default if is_timed else None
     for trial in finalists:
         contest = waiting.pop(0) if waiting else None
         if contest is None:
@@ -67,10 +68,6 @@ def _contest(
         champion=champion, challenger=trial.settings, verdict=judgement.verdict, time_ratio=judgement.time_ratio,
         low_ratio=judgement.low_ratio, high_ratio=judgement.high_ratio, search_ratio=search_ratio,
     )  # fmt: skip
-
-
-def _is_timed(settings: Settings | None, times_s: Mapping[object, float]) -> bool:
-    return settings is not None and times_s.get(_key(settings), inf) < inf
 
 
 def _key(settings: Settings) -> object:

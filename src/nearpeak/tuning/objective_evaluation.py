@@ -70,8 +70,11 @@ def pareto_front(trials: Sequence[Trial], objectives: Sequence[str]) -> tuple[in
     (1, 2)
     """
     rows = {trial.number: tuple(trial.objectives[name] for name in objectives) for trial in trials if trial.objectives}
-    return tuple(number for number, row in rows.items() if not any(_beats(other, row) for other in rows.values()))
-
-
-def _beats(other: tuple[float, ...], row: tuple[float, ...]) -> bool:
-    return other != row and all(left <= right for left, right in zip(other, row, strict=True))
+    return tuple(
+        number
+        for number, row in rows.items()
+        if not any(
+            other != row and all(left <= right for left, right in zip(other, row, strict=True))
+            for other in rows.values()
+        )
+    )

@@ -63,11 +63,19 @@ def read_recorded_space(path: Path) -> RecordedSpace:
     """
     data = json_value(unpacked(bytes_of_file(path), path))
     if isinstance(data, dict) and isinstance(data.get("results"), list):
-        unit_s = _unit_s(data, path)
-        rows = [_t4_row(row, unit_s) for row in data["results"]]
+        unit = str(data.get("metadata", {}).get("timeunit", "milliseconds")).lower()
+        if unit not in _UNITS_S:
+            raise SpecError(f"{path}: metadata.timeunit is {unit!r}; one of {', '.join(_UNITS_S)} is right")
+        rows = [_t4_row(row, _UNITS_S[unit]) for row in data["results"]]
     elif isinstance(data, dict) and isinstance(data.get("cache"), dict):
         names = [str(name) for name in data["tune_params_keys"]]
-        rows = [_cache_row(row, names) for row in data["cache"].values()]
+        rows = [
+            (
+                {name: row[name] for name in names},
+                _recorded(row[_OBJECTIVE], row.get("times") or [row[_OBJECTIVE]], 1e-3),
+            )
+            for row in data["cache"].values()
+        ]
     else:
         raise SpecError(f"{path}: is no recorded tuning space; T4 'results' or a kernel_tuner 'cache' is expected")
     names, settings = _parameters(row for row, _ in rows)
@@ -79,13 +87,6 @@ def read_recorded_space(path: Path) -> RecordedSpace:
     return RecordedSpace(space=TuningSpace(name=name, parameters=parameters, listed=tuple(times)), times=times)
 
 
-def _unit_s(data: Mapping[str, Any], path: Path) -> float:
-    unit = str(data.get("metadata", {}).get("timeunit", "milliseconds")).lower()
-    if unit not in _UNITS_S:
-        raise SpecError(f"{path}: metadata.timeunit is {unit!r}; one of {', '.join(_UNITS_S)} is right")
-    return _UNITS_S[unit]
-
-
 def _t4_row(row: Mapping[str, Any], unit_s: float) -> tuple[dict[str, Setting], RecordedTimes]:
     if row.get("invalidity", "correct") != "correct" or not row.get("correctness", 1):
         return dict(row["configuration"]), RecordedTimes(time_s=inf, samples_s=(), note=str(row.get("invalidity", "")))
@@ -93,14 +94,10 @@ def _t4_row(row: Mapping[str, Any], unit_s: float) -> tuple[dict[str, Setting], 
     return dict(row["configuration"]), _recorded(stated[0], row["times"].get("runtimes") or stated, unit_s)
 
 
-def _cache_row(row: Mapping[str, Any], names: list[str]) -> tuple[dict[str, Setting], RecordedTimes]:
-    settings, time = {name: row[name] for name in names}, row[_OBJECTIVE]
+def _recorded(time: Any, samples: Iterable[Any], unit_s: float) -> RecordedTimes:
+    """Return times in seconds; caches of kernel_tuner state a failure in place of the time."""
     if not isinstance(time, int | float):
-        return settings, RecordedTimes(time_s=inf, samples_s=(), note=str(time))
-    return settings, _recorded(time, row.get("times") or [time], 1e-3)
-
-
-def _recorded(time: float, samples: Iterable[float], unit_s: float) -> RecordedTimes:
+        return RecordedTimes(time_s=inf, samples_s=(), note=str(time))
     samples_s = tuple(float(one) * unit_s for one in samples)
     if not 0 < time < inf or not all(0 < one < inf for one in samples_s):
         return RecordedTimes(time_s=inf, samples_s=(), note=f"its time {time!r} is no time")
@@ -113,11 +110,10 @@ def _parameters(rows: Iterable[Mapping[str, Setting]]) -> tuple[list[str], dict[
     for row in rows:
         for name, value in row.items():
             values.setdefault(name, {})[value] = None
-    varied = {name: tuple(_ordered(seen)) for name, seen in values.items() if len(seen) > 1}
+    # Numbers in their order, so that neighbours behave alike; texts as they came.
+    varied = {
+        name: tuple(seen if any(isinstance(value, str) for value in seen) else sorted(seen, key=float))
+        for name, seen in values.items()
+        if len(seen) > 1
+    }
     return list(varied), varied
-
-
-def _ordered(settings: Iterable[Setting]) -> list[Setting]:
-    """Return values in the order of numbers where they are numbers, else as they came."""
-    given = list(settings)
-    return sorted(given, key=float) if all(isinstance(value, int | float) for value in given) else given

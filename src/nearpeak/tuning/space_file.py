@@ -61,7 +61,10 @@ def read_space_file(path: Path, case_of: Callable[[list[str]], Case]) -> SpaceFi
     unknown = sorted(set(data) - set(_KEYS))
     if unknown:
         raise SpecError(f"{path}: no key {unknown[0]}; there are {', '.join(_KEYS)}")
-    texts = {key: _text(data, key, path) for key in ("name", "function", "runner", "case", "evaluate")}
+    texts = {key: data.get(key, "") for key in ("name", "function", "runner", "case", "evaluate")}
+    for key, text in texts.items():
+        if not isinstance(text, str):
+            raise SpecError(f"{path}: {key} is {text!r}; a text is right")
     work = _table(data, "bound", path)
     if set(work) - set(_BOUND_KEYS) or not all(isinstance(text, str) for text in work.values()):
         raise SpecError(f"{path}: bound holds texts: {', '.join(_BOUND_KEYS)}")
@@ -102,13 +105,6 @@ def _parameter(name: str, values: Any, where: str) -> Parameter:
         return Parameter(name=name, settings=tuple(values))
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
-
-
-def _text(data: Mapping[str, Any], key: str, path: Path) -> str:
-    text = data.get(key, "")
-    if not isinstance(text, str):
-        raise SpecError(f"{path}: {key} is {text!r}; a text is right")
-    return text
 
 
 def _texts(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
@@ -158,7 +154,7 @@ def _triton_space(text: str, path: Path) -> TuningSpace:
     for node in ast.walk(ast.parse(text)):
         if (
             isinstance(node, ast.Call)
-            and _called(node.func) == "Config"
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) == "Config"
             and node.args
             and isinstance(node.args[0], ast.Dict)
         ):
@@ -179,10 +175,6 @@ def _triton_space(text: str, path: Path) -> TuningSpace:
     )
     listed = tuple(dict.fromkeys(tuple(row[name] for name in names) for row in rows))
     return TuningSpace(name=path.stem, parameters=parameters, listed=listed)
-
-
-def _called(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _literal(node: ast.expr | None, path: Path) -> Setting:

@@ -1,4 +1,4 @@
-"""The number of timed calls of a configuration: sampling stops once more calls would not change its rank."""
+"""Early end of sampling: a configuration is timed until more calls would not change its rank."""
 
 import statistics
 from collections.abc import Sequence

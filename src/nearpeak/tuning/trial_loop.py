@@ -52,7 +52,8 @@ def search_trials(
         reason = _end(run_count, spent_s, best_s, limits)
         if reason:
             return reason
-        index = _first(legal) if not seen_count else None
+        default = legal.space.default
+        index = legal.index_of(default) if default is not None and not seen_count else None
         index = search.propose() if index is None else index
         trial = waiting.pop(0) if waiting else None
         if trial is not None:
@@ -62,7 +63,9 @@ def search_trials(
             trial = _tried(legal, index, best_s, evaluate, bound_s, journal)
             journal.add(trial)
             progress(trial, min(best_s, trial.score_s))
-        search.tell(index, *_scores(trial, limits.objectives))
+        score_s = trial.bound_s if trial.outcome == PRUNED else trial.score_s
+        several = [trial.objectives.get(name, inf) for name in limits.objectives]
+        search.tell(index, *(several or [score_s]))
         best_s, spent_s = min(best_s, trial.score_s), spent_s + trial.spent_s
         run_count, seen_count = run_count + (trial.outcome != PRUNED), seen_count + 1
         if limits.suffices(trial):
@@ -77,11 +80,6 @@ def _end(run_count: int, spent_s: float, best_s: float, limits: SearchLimits) ->
     if run_count >= limits.trial_count:
         return f"the budget of {limits.trial_count:,} evaluations is spent"
     return f"the budget of {limits.spent_s:g} s is spent" if spent_s >= limits.spent_s else ""
-
-
-def _first(legal: LegalSet) -> int | None:
-    default = legal.space.default
-    return None if default is None else legal.index_of(default)
 
 
 def _tried(
@@ -101,9 +99,3 @@ def _tried(
         return trial
     note = f"its time of {trial.score_s:.4g} s is below its bound of {least_s:.4g} s: a timer, rule or figure is wrong"
     return dataclasses.replace(trial, outcome=FAILED, note=note)
-
-
-def _scores(trial: Trial, objectives: tuple[str, ...]) -> tuple[float, ...]:
-    if objectives:
-        return tuple(trial.objectives.get(name, inf) for name in objectives)
-    return (max(trial.bound_s, trial.time_s or 0.0) if trial.outcome == PRUNED else trial.score_s,)

@@ -70,7 +70,7 @@ def answer_of(tmp_path, fleet, *words):
     return json.loads(done.stdout)
 
 
-def saved_step(tmp_path):
+def saved_step(tmp_path, step="train", batch="16"):
     """A training step of two products, as `nearpeak capture --step train -o` saves one."""
     calls = tuple(
         Call(
@@ -83,7 +83,7 @@ def saved_step(tmp_path):
         for phase in ("forward", "backward", "backward")
     )
     workload = Workload(
-        name="small", step="train", calls=calls, origin={"batch": "16"},
+        name="small", step=step, calls=calls, origin={"batch": batch},
         buffers=tuple(Buffer(bytes=size, kind=kind) for size, kind in BUFFERS),
     )  # fmt: skip
     file = tmp_path / "small.json"
@@ -117,6 +117,18 @@ def test_times_come_from_model_board_and_mode(tmp_path):
     slower = next(row for row in found["changes"] if row["words"] == "jetson_orin_nano:15W in mode 7W")
     assert faster["round_mean_s"] < found["outcomes"][0]["round_mean_s"] < slower["round_mean_s"]
     assert found["cheapest"].endswith("faster links")
+
+
+def test_a_saved_step_is_shared_by_its_own_batch_and_must_train(tmp_path):
+    times = [
+        answer_of(tmp_path, BOARDS, "--model", saved_step(tmp_path, batch=batch), "--rounds", "1")["outcomes"][0][
+            "groups"
+        ]
+        for batch in ("16", "32")
+    ]
+    assert times[0][0]["compute_s"] == pytest.approx(2 * times[1][0]["compute_s"])
+    done = run(tmp_path, BOARDS, "--model", saved_step(tmp_path, step="forward"))
+    assert "is a forward step" in str(done.exception)
 
 
 def test_the_text_is_short_and_leads_with_the_answer(tmp_path):

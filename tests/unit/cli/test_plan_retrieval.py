@@ -41,7 +41,7 @@ def test_a_service_meets_recall_rate_and_latency(data):
     assert best["latency_s"]["p99"] <= 0.02
     assert best["setting"]["point"]["recall_ratio"] >= 0.95
     assert best["device_count"] == 1
-    assert best["usd_per_million"] == pytest.approx(3 / 3600 / 2000 * 1e6)
+    assert found["usd_per_million_queries"] == pytest.approx(3 / 3600 / 2000 * 1e6)
     assert "vectors.npy" in found["curve_source"]
 
 

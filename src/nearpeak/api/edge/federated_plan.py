@@ -54,7 +54,10 @@ def plan_federation(
             "simulated"
         )
     workload = _training_step(model, fleet) if isinstance(model, str) and model else model or None
-    size = model_bytes or _parameter_bytes(workload)
+    weights = () if workload is None else (use.bytes for use in workload.buffers if use.kind == "weight")
+    size = model_bytes or sum(weights)
+    if not size:
+        raise SpecError("plan federated: the bytes of the model are unknown; give --model, or --model-bytes '46.8 MB'")
     asked = min(asked_count or USUAL_CLIENTS, fleet.client_count)
     federation = Federation(fleet, client_costs(fleet, workload), size, round_count, asked)
     outcomes: list[PolicyOutcome] = []
@@ -97,6 +100,10 @@ def _cost(group: ClientGroup, batch: int, workload: Workload | None) -> ClientCo
         )  # fmt: skip
     if workload is None:
         raise SpecError(f"client {group.name}: has no sample_time; state it, or name a model with --model")
+    if workload.step != "train":
+        raise SpecError(f"{workload.name}: is a {workload.step} step; clients train: capture it with --step train")
+    stated = workload.origin.get("batch", "")
+    batch = int(stated) if stated.isdecimal() and int(stated) else batch
     step = _predicted_step(group.target, Same(workload))
     return ClientCost(
         sample_s=step.sample_s / batch, low_s=step.low_s / batch, high_s=step.high_s / batch,
@@ -129,27 +136,15 @@ def _predicted_step(target: str, workload: "Same[Workload]") -> ClientCost:
 
 
 def _training_step(model: str, fleet: Fleet) -> Workload:
-    """Return the captured training step of a model at the fleet's batch."""
+    """Return the captured training step of a model at the fleet's batch; `resnet18` stands for `resnet-18`."""
     from nearpeak.api.questions import capture
-
-    name = _published_name(model)
-    return capture(name) if name.endswith(".json") else capture(name, step="train", batch=fleet.batch_count)
-
-
-def _published_name(model: str) -> str:
-    """Return the name under which a published model is known, as `resnet18` is written `resnet-18`."""
     from nearpeak.frontends.huggingface.published_models import MODELS
 
+    if model.endswith(".json"):
+        return capture(model)
     bare = {name.replace("-", ""): name for name in MODELS.names()}
-    return bare.get(model.replace("-", "").replace("_", "").lower(), model)
-
-
-def _parameter_bytes(workload: Workload | None) -> int:
-    """Return the bytes of the parameters of a training step."""
-    found = 0 if workload is None else sum(buffer.bytes for buffer in workload.buffers if buffer.kind == "weight")
-    if not found:
-        raise SpecError("plan federated: the bytes of the model are unknown; give --model, or --model-bytes '46.8 MB'")
-    return found
+    name = bare.get(model.replace("-", "").replace("_", "").lower(), model)
+    return capture(name, step="train", batch=fleet.batch_count)
 
 
 def _changes(
@@ -177,15 +172,15 @@ def _curve(
     federation: "Federation", policy: SelectionPolicy, server: ServerRule, log: "RoundLog", goal_ratio: float
 ) -> LearningCurve:  # fmt: skip
     """Return the accuracy of the small model along a log."""
-    from nearpeak.systems.federated.federated_learning import learner_of, learning_curve
     from nearpeak.systems.federated.label_data import class_count, client_data
+    from nearpeak.systems.federated.learning_curve import curve_of, learner_of
 
     fleet, keys = federation.fleet, federation.columns().keys
     learner = learner_of(
         client_data(fleet, keys, 0), keys, class_count(fleet), epoch_count=fleet.epoch_count,
         batch_count=fleet.batch_count,
     )  # fmt: skip
-    return learning_curve(learner, log, policy.name, server, goal_ratio=goal_ratio)
+    return curve_of(learner, log, policy.name, server, goal_ratio=goal_ratio)
 
 
 def _notes(fleet: Fleet, *, is_trained: bool) -> list[str]:

@@ -25,8 +25,10 @@ _QUERIES, MEASURED = 200, 10
 class Ranker:
     """A ranking model: captured forward steps of several batches."""
 
-    steps: tuple[tuple[int, Workload], ...]
-    """Items of a batch with the step, fewest first."""
+    steps: tuple[Workload, ...]
+    """Steps of batches, smallest first."""
+    item_count: tuple[int, ...]
+    """Items of each batch."""
     candidate_count: int
     """Items that are ranked for a query."""
 
@@ -68,7 +70,7 @@ def plan_retrieval(
 
     wanted = Wanted(
         rate_per_s=rate_per_s, limit_s=limit_s, capacity_bytes=target.dram.capacity_bytes,
-        element_bytes=element_bytes, usd_per_device_hour=usd_per_device_hour,
+        element_bytes=element_bytes,
     )  # fmt: skip
     rank = None if ranker is None else _rank_times(ranker, target)
     options = cheapest_services(least_points(points, recall_ratio), vectors, wanted, duration, rank)
@@ -80,11 +82,12 @@ def plan_retrieval(
     return PlannedRetrieval(
         target=target.name, vector_count=vector_count, width_count=width_count, number_format=number_format,
         found_count=found_count, recall_ratio=recall_ratio, rate_per_s=rate_per_s, limit_s=limit_s,
-        ranker="" if ranker is None else ranker.steps[0][1].name,
+        ranker="" if ranker is None else ranker.steps[0].name,
         candidate_count=0 if ranker is None else ranker.candidate_count, best=options[0], others=tuple(options[1:]),
         curve=points, curve_source=source, batch_s=dict(zip(times.batch_count, times.seconds_s, strict=True)),
         rank_s={} if rank is None else dict(zip(rank.batch_count, rank.seconds_s, strict=True)),
         low_ratio=whole.low_s / whole.time_s, high_ratio=whole.high_s / whole.time_s,
+        usd_per_device_hour=usd_per_device_hour,
     )  # fmt: skip
 
 
@@ -100,12 +103,13 @@ def ranker_of(model: str, candidates: int, batch: int = 0) -> Ranker:
         raise SpecError(f"--candidates {candidates}: a query ranks at least 1 item")
     if not model.endswith(".json"):
         sizes = (candidates, 8 * candidates)
-        return Ranker(steps=tuple((size, capture(model, batch=size)) for size in sizes), candidate_count=candidates)
+        steps = tuple(capture(model, batch=size) for size in sizes)
+        return Ranker(steps=steps, item_count=sizes, candidate_count=candidates)
     step = capture(model)
     stated = batch or int(step.origin.get("batch", "0") or 0)
     if stated < 1:
         raise SpecError(f"--ranker {model}: does not say how many items its step ranks; give --ranker-batch")
-    return Ranker(steps=((stated, step),), candidate_count=candidates)
+    return Ranker(steps=(step,), item_count=(stated,), candidate_count=candidates)
 
 
 def _rank_times(ranker: Ranker, target: Target) -> "BatchTimes":
@@ -116,8 +120,8 @@ def _rank_times(ranker: Ranker, target: Target) -> "BatchTimes":
     from nearpeak.systems.serving.inference_server.batch_queue import BatchTimes
     from nearpeak.systems.serving.retrieval.tandem_queue import MOST_BATCH
 
-    items = [float(count) for count, _ in ranker.steps]
-    times_s = [predict(step, target).time_s for _, step in ranker.steps]
+    items = [float(count) for count in ranker.item_count]
+    times_s = [predict(step, target).time_s for step in ranker.steps]
     sizes = [size for size in (1, 2, 4, 8, 16, 32, 64) if size <= MOST_BATCH]
     asked = np.array(sizes, np.float64) * ranker.candidate_count
     seconds = np.interp(asked, items, times_s) * np.maximum(asked / items[-1], 1.0)

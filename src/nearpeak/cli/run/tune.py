@@ -17,9 +17,8 @@ from nearpeak.errors import SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
-    from nearpeak.api.kernel_search import TuningPlan, TuningProgress
+    from nearpeak.api.configuration_search import TuningPlan, TuningProgress
     from nearpeak.core.tuning.study import Contest, Trial
-    from nearpeak.core.work.case import Case
 
 _SPACE = typer.Argument(
     None, metavar="SPACE", help="TOML file of a space, T1 JSON, or a Python file with Triton's Config calls."
@@ -82,14 +81,17 @@ def tune(
     shared.check_writable(html)
     margin = parse_share(within, "--within")
     if replay is not None and space is None:
-        return _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+        _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+        return
     if space is None or replay is not None:
         raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one, not both")
-    from nearpeak.api.kernel_search import TuningPlan
-    from nearpeak.api.kernel_search import tune as tuned
+    from nearpeak.api.case_words import case_of
+    from nearpeak.api.configuration_search import TuningPlan
+    from nearpeak.api.configuration_search import tune as tuned
     from nearpeak.reports.tuning import study_report as report
 
     count, spent_s = budget_of(budget or _EVALUATIONS)
+    timed = case_of(case.split(), "--case") if case.strip() else None
     warn_of_threads(threads)
     plan = TuningPlan(
         search=search, seed=seed, trial_count=count, spent_s=spent_s, within_ratio=margin, finalist_count=finalists,
@@ -97,9 +99,7 @@ def tune(
         timing=timing_of("300 ms", limit, cache, threads, memory, check=not no_check),
     )  # fmt: skip
     with _shown(plan) as progress:
-        answer = tuned(
-            space, plan, case=_case_of(case), runner=runner, default=default, journal=study, progress=progress
-        )
+        answer = tuned(space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress)
     document = report.document_of(answer)
     shared.write_page(html, document)
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
@@ -121,17 +121,11 @@ def budget_of(text: str) -> tuple[int, float]:
     return int(match[1]), inf
 
 
-def _case_of(words: str) -> "Case | None":
-    from nearpeak.api.case_words import case_of
-
-    return case_of(words.split(), "--case") if words.strip() else None
-
-
 def _replayed(
     path: Path, search: str, seeds: int, margin: float, budget: str, html: Path | None, *, why: bool, json: bool
 ) -> None:
     """Print how a search does on a recorded space."""
-    from nearpeak.api.kernel_search import random_counts, replay_search
+    from nearpeak.api.configuration_search import random_counts, replay_search
     from nearpeak.reports.tuning import replay_report as report
 
     count, limit_s = budget_of(budget or _REPLAYED)
@@ -148,7 +142,7 @@ def _replayed(
 @contextmanager
 def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
     """Show on a terminal how many configurations have run, the best time, and the finals."""
-    from nearpeak.api.kernel_search import TuningProgress
+    from nearpeak.api.configuration_search import TuningProgress
 
     if not sys.stderr.isatty():
         yield TuningProgress()

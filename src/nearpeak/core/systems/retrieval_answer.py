@@ -71,8 +71,6 @@ class RetrievalOption:
     """Rate over what the devices of each stage reach in their best batches."""
     batch_count: float
     """Mean queries of a batch of the index."""
-    usd_per_million: float | None
-    """Price of a million queries; none without a price of a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,16 @@ class PlannedRetrieval:
     high_ratio: float
     """High end."""
 
+    usd_per_device_hour: float | None = None
+    """Price of a device, as it was given."""
+
+    def usd_per_million_queries(self, option: RetrievalOption) -> float | None:
+        """Return what a million queries cost; none without a price of a device."""
+        if self.usd_per_device_hour is None:
+            return None
+        return option.device_count * self.usd_per_device_hour / 3600 / self.rate_per_s * 1e6
+
     def record(self) -> dict[str, Any]:
-        """Return the answer as plain data."""
+        """Return the answer as plain data, with the price of a million queries."""
         record: dict[str, Any] = _RECORDS.plain(self)
-        return record
+        return {**record, "usd_per_million_queries": self.usd_per_million_queries(self.best)}

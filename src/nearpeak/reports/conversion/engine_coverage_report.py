@@ -10,6 +10,7 @@ from nearpeak.conversion.engine_parts import (
     DENIED,
     SUPPORTED,
     UNKNOWN,
+    VERDICTS,
     EngineCoverage,
     EnginePiece,
     Interval,
@@ -17,12 +18,12 @@ from nearpeak.conversion.engine_parts import (
     TargetPlan,
 )
 from nearpeak.reports.brief_text import brief, ends, whole_percent
-from nearpeak.reports.document import Block, Cell, Details, Document, Drawing, Table, Text, columns
+from nearpeak.reports.document import Block, Cell, Details, Document, Drawing, Span, Table, Text, columns
 from nearpeak.reports.document.html import COLOURS, keys
 from nearpeak.reports.gate.sarif import artifact_place, sarif_text
 from nearpeak.units import counted, show
 
-SHOWN_PIECES, SHOWN_CHANGES, SHOWN_KINDS = 9, 3, 3
+SHOWN_PIECES, SHOWN_CHANGES, SHOWN_KINDS = 9, 2, 2
 """Pieces of the picture in words, changes, and operator types, that a terminal shows."""
 _STYLES = {SUPPORTED: "good", CONDITIONAL: "warn", DENIED: "bad", UNKNOWN: "warn"}
 _LEVELS = {CONDITIONAL: "note", UNKNOWN: "warning", DENIED: "error"}
@@ -183,20 +184,13 @@ def _by_kind(nodes: tuple[JudgedNode, ...]) -> Mapping[tuple[str, str, str], lis
 
 
 def _kinds(coverage: EngineCoverage) -> Iterator[Block]:
-    """Yield the operator types that do not plainly convert, with reasons."""
-    rows = []
-    total = sum(node.flop for node in coverage.nodes)
-    for (kind, verdict, reason), nodes in _by_kind(coverage.nodes).items():
-        if verdict == SUPPORTED:
-            continue
-        flop_ratio = sum(node.flop for node in nodes) / total if total else None
-        rows.append((kind, len(nodes), Cell(value=verdict, kind=_STYLES[verdict]), flop_ratio, reason))
-    if rows:
-        heads = columns("`operator", "#node_count|nodes", "verdict", "#flop_ratio|arithmetic", ">reason")
-        yield Table(
-            columns=heads, rows=rows, name="kinds", caption="What does not plainly convert",
-            brief_count=SHOWN_KINDS, rest="more with --why",
-        )  # fmt: skip
+    """Yield the operator types that do not plainly convert, the strictest verdict and most nodes first."""
+    groups = [item for item in _by_kind(coverage.nodes).items() if item[0][1] != SUPPORTED]
+    groups.sort(key=lambda item: (-VERDICTS.index(item[0][1]), -len(item[1])))
+    for (kind, verdict, reason), nodes in groups[:SHOWN_KINDS]:
+        yield Text((Span(verdict, _STYLES[verdict]), f": {kind}, {counted(len(nodes), 'node')}: {reason}"))
+    if len(groups) > SHOWN_KINDS:
+        yield Text(f"and {counted(len(groups) - SHOWN_KINDS, 'more group')} of nodes (--why)", "muted")
 
 
 def _changes(coverage: EngineCoverage) -> Iterator[Block]:
@@ -204,9 +198,12 @@ def _changes(coverage: EngineCoverage) -> Iterator[Block]:
         return
     names = [plan.target for plan in coverage.plans]
     rows = [
-        (change.text, *(_interval(change.gains[name]) if name in change.gains else "–" for name in names))
+        (change.text, *(
+            (brief(change.gains[name].time_s, "s") if place else _interval(change.gains[name]))
+            if name in change.gains else "–" for place, name in enumerate(names)
+        ))
         for change in coverage.changes
-    ]
+    ]  # fmt: skip
     heads = columns("~change", *(f"#{name}|saves on {name}" for name in names))
     yield Table(columns=heads, rows=rows, name="changes", caption="What to change first", brief_count=SHOWN_CHANGES)
 
@@ -238,13 +235,14 @@ def _why(coverage: EngineCoverage) -> Iterator[Block]:
     heads = columns("#node_count|nodes", "~which", *(f"#{name}|costs on {name}" for name in names))
     yield Table(columns=heads, rows=rows, name="breaks", caption="Breaks", empty="no break")
     yield from _plugins(coverage)
+    total = sum(node.flop for node in coverage.nodes)
     kinds = [
-        (kind, len(nodes), verdict, reason) for (kind, verdict, reason), nodes in _by_kind(coverage.nodes).items()
+        (kind, len(nodes), Cell(value=verdict, kind=_STYLES[verdict]),
+         sum(node.flop for node in nodes) / total if total else None, reason)
+        for (kind, verdict, reason), nodes in _by_kind(coverage.nodes).items()
     ]  # fmt: skip
-    yield Table(
-        columns=columns("`operator", "#node_count|nodes", "verdict", ">reason"), rows=kinds, name="all_kinds",
-        caption="All operator types",
-    )  # fmt: skip
+    heads = columns("`operator", "#node_count|nodes", "verdict", "#flop_ratio|arithmetic", ">reason")
+    yield Table(columns=heads, rows=kinds, name="all_kinds", caption="All operator types")
     yield Table(
         columns=columns("device", "plan", "#engines", "#engine_s|in engines", "#left_s|outside", "#border_s|borders",
                         "#host_s|host"),

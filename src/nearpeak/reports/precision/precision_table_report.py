@@ -9,6 +9,8 @@ from nearpeak.reports.document import WHY, Block, Cell, Details, Document, Headi
 from nearpeak.reports.figure_text import clean
 from nearpeak.units import show
 
+SAME_RATIO = 0.01
+"""Loss of accuracy up to which two trainings count as alike."""
 TOP_COUNT = 6
 """Files that a terminal shows, the fastest."""
 PROVED, PREDICTED, MEASURED, NOT_ASKED = "proved", "predicted", "measured here", "not asked"
@@ -21,7 +23,8 @@ def document_of(table: PrecisionTable, version: str = "") -> Document:
     named = [text for text in table.verdicts if f" {text.partition(':')[0]} " in title] or list(table.verdicts[:1])
     return Document(
         title=title, subject=table.runtime or "nothing was measured here", kicker="Precision",
-        lead=named[0] if named else "", blocks=tuple(_blocks(table)), foot=f"nearpeak {version}",
+        lead=named[0] if named and not any(row.trained for row in table.rows) else "", blocks=tuple(_blocks(table)),
+        foot=f"nearpeak {version}",
     )  # fmt: skip
 
 
@@ -43,11 +46,23 @@ def _title(table: PrecisionTable) -> str:
     if predicted:
         time_s, name = min((time_s or 0.0, name) for time_s, name in predicted)
         return f"{table.name}: {name} is expected to be fastest on {table.targets[0]}, {show(time_s, 's')}"
-    return f"{table.name}: at each precision"
+    trained = [(row.precision, one) for row in table.rows for one in row.trained]
+    kept = [
+        (precision, one.trained) for precision, one in trained
+        if one.trained in ("ptq", "qat") and (one.difference_ratio or 0.0) >= -SAME_RATIO
+    ]  # fmt: skip
+    if kept:
+        name, way = kept[-1]  # the narrowest, quantised in training only where that is needed
+        return f"{table.name}: {name} is as right as fp32 trained as long ({way})"
+    words = "nothing narrower is as right as fp32 trained as long" if trained else "at each precision"
+    return f"{table.name}: {words}"
 
 
 def _blocks(table: PrecisionTable) -> Iterator[Block]:
-    yield _main(table)
+    if any(row.trained for row in table.rows):
+        yield Items(table.verdicts)
+    else:
+        yield _main(table)
     yield from _schemes(table)
     yield from _trained(table)
     choice = table.layer_choice or {}

@@ -35,7 +35,8 @@ def _shape(option: RetrievalOption) -> str:
 def _verdict(planned: PlannedRetrieval) -> str:
     """Return the answer in one sentence."""
     best = planned.best
-    cost = "" if best.usd_per_million is None else f", ${best.usd_per_million:,.2f} per M queries"
+    usd = planned.usd_per_million_queries(best)
+    cost = "" if usd is None else f", ${usd:,.2f} per M queries"
     stage = max(best.load_ratio, key=lambda name: best.load_ratio[name])
     return (
         f"{counted(best.device_count, 'device')}: {best.setting.words}, {_shape(best)}, window "
@@ -50,7 +51,7 @@ def _services(planned: PlannedRetrieval) -> Table:
     rows = []
     for option in (planned.best, *planned.others):
         recall = option.setting.point.recall_ratio
-        cost = option.usd_per_million
+        cost = planned.usd_per_million_queries(option)
         rows.append((
             option.setting.words, _shape(option), Cell(value=option.device_count, text=f"{option.device_count}"),
             Cell(value=recall, text=f"{recall:.3f}"), option.latency_s["p50"], option.latency_s["p99"],

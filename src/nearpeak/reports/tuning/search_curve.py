@@ -6,6 +6,7 @@ from math import inf
 
 from nearpeak.core.tuning.space import settings_text
 from nearpeak.core.tuning.study import FAILED, PRUNED, STOPPED, TIMED, WRONG, Study, Trial
+from nearpeak.reports.brief_text import brief
 from nearpeak.reports.log_axis import Axis, axis_of, percent_of
 from nearpeak.units import show
 
@@ -24,7 +25,18 @@ def search_curve(study: Study) -> str:
     levels = [level for level in (study.achievable_s, study.achievable_low_s, study.bound_s) if level]
     times = [trial.time_s for trial in study.trials if trial.time_s]
     axis = axis_of([*times, *levels], "s")
-    parts = [*_ticks(axis), *_levels(study, axis), *_best(study, axis)]
+    parts = []
+    for exponent, (text, _) in zip(axis.exponents, axis.ticks, strict=True):
+        y = percent_of(1 - axis.at_ratio(10.0**exponent))
+        parts.append(f'<line x1="0" x2="100%" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="0" y="{y}" dx="-8" dy="4" text-anchor="end">{escape(text)}</text>')
+    for name, level_s in (("achievable", study.achievable_s), ("bound", study.bound_s)):
+        if level_s:
+            y = percent_of(1 - axis.at_ratio(level_s))
+            parts.append(f'<line x1="0" x2="100%" y1="{y}" y2="{y}" stroke-dasharray="6 4" style="stroke:var(--ink)"/>')
+            level = f"{name} {brief(level_s, 's')}"
+            parts.append(f'<text x="100%" y="{y}" dy="-4" text-anchor="end">{level}</text>')
+    parts += _best(study, axis)
     parts += [_dot(trial, len(study.trials), axis) for trial in study.trials]
     return (
         "<p>Each point is a configuration, in order of trials; the line is the best so far. Grey ones were stopped "
@@ -57,18 +69,3 @@ def _best(study: Study, axis: Axis) -> Iterator[str]:
         if best_s < inf:
             y, after = percent_of(1 - axis.at_ratio(best_s)), percent_of((trial.number + 1) / (count + 1))
             yield f'<line x1="{x}" x2="{after}" y1="{y}" y2="{y}" style="stroke:var(--ink)"/>'
-
-
-def _levels(study: Study, axis: Axis) -> Iterator[str]:
-    for name, level_s in (("achievable", study.achievable_s), ("bound", study.bound_s)):
-        if level_s:
-            y = percent_of(1 - axis.at_ratio(level_s))
-            yield f'<line x1="0" x2="100%" y1="{y}" y2="{y}" stroke-dasharray="6 4" style="stroke:var(--ink)"/>'
-            yield f'<text x="100%" y="{y}" dy="-4" text-anchor="end">{name} {show(float(f"{level_s:.3g}"), "s")}</text>'
-
-
-def _ticks(axis: Axis) -> Iterator[str]:
-    for exponent, (text, _) in zip(axis.exponents, axis.ticks, strict=True):
-        y = percent_of(1 - axis.at_ratio(10.0**exponent))
-        yield f'<line x1="0" x2="100%" y1="{y}" y2="{y}"/>'
-        yield f'<text x="0" y="{y}" dx="-8" dy="4" text-anchor="end">{escape(text)}</text>'

@@ -8,7 +8,7 @@ from math import inf
 
 from nearpeak.core.runs.paired_rounds import IMPROVEMENT, REGRESSION
 from nearpeak.core.tuning.space import Setting, settings_text
-from nearpeak.core.tuning.study import FAILED, PRUNED, STOPPED, TIMED, WRONG, Contest, Study, Trial
+from nearpeak.core.tuning.study import FAILED, PRUNED, STOPPED, TIMED, WRONG, Contest, Study
 from nearpeak.reports.brief_text import brief, ends
 from nearpeak.reports.document import Block, Cell, Details, Document, Drawing, Table, Text, columns
 from nearpeak.reports.tuning.search_curve import search_curve
@@ -35,7 +35,13 @@ def document_of(study: Study) -> Document:
         blocks.append(Text(f"Keep its history: nearpeak measure … --runner '{study.runner}[{words}]' --store FILE"))
     faults = [trial for trial in study.trials if trial.outcome in (WRONG, FAILED)]
     if faults:
-        blocks.append(_faults(faults))
+        blocks.append(
+            Table(
+                columns=columns("~`configuration", "outcome", "~>reason"), name="faults", brief_count=2,
+                rows=[(_words(trial.settings), trial.outcome, trial.note) for trial in faults],
+                caption="Wrong and failed configurations, which cannot win", rest="… and more with --why or --json",
+            )
+        )  # fmt: skip
     if not study.objectives and study.best is not None:
         blocks.append(Drawing("Time of each configuration, and the best so far", partial(search_curve, study)))
     blocks.append(Details("Every configuration in order (--why)", (_trials(study),)))
@@ -143,10 +149,7 @@ def _contests(study: Study) -> Iterator[Block]:
     """Yield the final comparisons."""
     if not study.contests:
         return
-    rows = [
-        (_words(contest.challenger), _words(contest.champion), _ratio(contest), _verdict_cell(contest))
-        for contest in study.contests
-    ]
+    rows = [_contest_row(contest) for contest in study.contests]
     heads = ("~`finalist", "~`against", "#ratio|time ratio", "~verdict")
     yield Table(columns=columns(*heads), rows=rows, name="contests", caption="Finalists in interleaved pairs")
     shifts = [c.time_ratio / c.search_ratio for c in study.contests if c.time_ratio and c.search_ratio]
@@ -156,17 +159,16 @@ def _contests(study: Study) -> Iterator[Block]:
         )
 
 
-def _ratio(contest: Contest) -> Cell:
-    if contest.time_ratio is None or contest.low_ratio is None or contest.high_ratio is None:
-        return Cell(value=None, text="–")
-    interval = ends(contest.low_ratio, min(contest.high_ratio, 99.0), 1.0, "")
-    return Cell(value=contest.time_ratio, text=f"{contest.time_ratio:.3f} ({interval})")
-
-
-def _verdict_cell(contest: Contest) -> Cell:
+def _contest_row(contest: Contest) -> tuple[str | Cell, ...]:
+    """Return a final comparison as a row: finalist, champion, ratio of their times, verdict."""
+    ratio = Cell(value=None, text="–")
+    if contest.time_ratio is not None and contest.low_ratio is not None and contest.high_ratio is not None:
+        interval = ends(contest.low_ratio, min(contest.high_ratio, 99.0), 1.0, "")
+        ratio = Cell(value=contest.time_ratio, text=f"{contest.time_ratio:.3f} ({interval})")
     words = _VERDICTS.get(contest.verdict, contest.verdict)
     text = f"{words}: {contest.note}" if contest.note else words
-    return Cell(value=contest.verdict, text=text, kind=_STYLES.get(contest.verdict, ""))
+    verdict = Cell(value=contest.verdict, text=text, kind=_STYLES.get(contest.verdict, ""))
+    return _words(contest.challenger), _words(contest.champion), ratio, verdict
 
 
 def _counts(study: Study) -> str:
@@ -177,14 +179,6 @@ def _counts(study: Study) -> str:
     parts = ", ".join(f"{counts[outcome]:,} {name}" for outcome, name in names.items() if counts[outcome])
     spent_s = sum(trial.spent_s for trial in study.trials)
     return f"{counted(len(study.trials), 'configuration')}: {parts or 'none'}; {brief(spent_s, 's')} in all."
-
-
-def _faults(faults: list[Trial]) -> Table:
-    rows = [(_words(trial.settings), trial.outcome, trial.note) for trial in faults]
-    return Table(
-        columns=columns("~`configuration", "outcome", "~>reason"), rows=rows, name="faults", brief_count=2,
-        caption="Wrong and failed configurations, which cannot win", rest="… and more with --why or --json",
-    )  # fmt: skip
 
 
 def _trials(study: Study) -> Table:

@@ -20,7 +20,7 @@ FORM = 'e.g. stages = ["h2d", "kernel", "d2h", "cpu"] and times = ["6 MB", "mode
 
 
 class StagePrices(NamedTuple):
-    """Times that a rig leaves to predictions, as functions."""
+    """Times that a rig leaves to predictions."""
 
     copy_s: Callable[[int], float]
     """Time of a copy from its bytes."""

@@ -48,7 +48,7 @@ def simulate_streams(
     count = 0
     while True:
         for stream, frame in board.advance(stop):
-            end = board.ends_ns[stream][-1]
+            end = board.course.ends_ns[stream][-1]
             if end > board.arrival_ns(stream, frame) + rig.streams[stream].deadline_ns and missed is None:
                 missed = stream, frame
                 if stops_at_miss:
@@ -81,13 +81,13 @@ def _course(
               zip(board.offsets_ns, rig.streams, strict=True)]  # fmt: skip
     until = stop
     for _ in range(60):
-        if all(len(ends) >= count for ends, count in zip(board.ends_ns, wanted, strict=True)):
+        if all(len(ends) >= count for ends, count in zip(board.course.ends_ns, wanted, strict=True)):
             break
         until += max(stream.period_ns for stream in rig.streams)
         for _ended in board.advance(until):
             pass
     responses, arrivals = [], []
-    for index, (ends, count) in enumerate(zip(board.ends_ns, wanted, strict=True)):
+    for index, (ends, count) in enumerate(zip(board.course.ends_ns, wanted, strict=True)):
         rows = [
             (end - board.arrival_ns(index, frame), board.arrival_ns(index, frame))
             for frame, end in enumerate(ends[:count]) if board.arrival_ns(index, frame) >= start
@@ -95,7 +95,7 @@ def _course(
         responses.append(tuple(response for response, _ in rows))
         arrivals.append(tuple(arrival for _, arrival in rows))
     return SimulatedCourse(
-        runs=board.runs, responses_ns=tuple(responses), arrivals_ns=tuple(arrivals), is_whole=is_whole,
+        runs=board.course.runs, responses_ns=tuple(responses), arrivals_ns=tuple(arrivals), is_whole=is_whole,
         offsets_ns=board.offsets_ns, position=missed,
     )  # fmt: skip
 

@@ -38,6 +38,15 @@ class _Ready(NamedTuple):
     ready_ns: int
 
 
+class Course:
+    """What happened so far: every piece in order of start, and the end of every frame by stream."""
+
+    def __init__(self, stream_count: int) -> None:
+        """Begin with nothing."""
+        self.runs: list[StageRun] = []
+        self.ends_ns: list[list[int]] = [[] for _ in range(stream_count)]
+
+
 def pieces_of(stream: SensorStream, schedule: str, shared: Mapping[str, EngineLoad]) -> tuple[Piece, ...]:
     """Return the pieces of a frame, each due at the end of its stage's window.
 
@@ -81,8 +90,7 @@ class Dispatcher:
         self.ready: list[_Ready] = []
         self.running: list[tuple[int, int, int, int]] = []
         self.used: dict[str, int] = {}
-        self.runs: list[StageRun] = []  # pieces in order of start
-        self.ends_ns: list[list[int]] = [[] for _ in streams]  # end of each frame by stream
+        self.course = Course(len(streams))
 
     def advance(self, stop_ns: int) -> Iterator[tuple[int, int]]:
         """Go on until everything before `stop_ns` has happened; yield stream and frame of each frame that ends."""
@@ -98,7 +106,7 @@ class Dispatcher:
                 if place + 1 < len(self.pieces[stream]):
                     self._wait(stream, frame, place + 1)
                 else:
-                    self.ends_ns[stream].append(self.now_ns)
+                    self.course.ends_ns[stream].append(self.now_ns)
                     yield stream, frame
             while self.arrivals and self.arrivals[0][0] == self.now_ns:
                 _, stream, frame = self.arrivals[0]
@@ -136,7 +144,7 @@ class Dispatcher:
                 self.used[engine] = self.used.get(engine, 0) + share
             stop_ns = self.now_ns + piece.time_ns
             heapq.heappush(self.running, (stop_ns, waiting.stream, waiting.item, waiting.place))
-            self.runs.append(StageRun(
+            self.course.runs.append(StageRun(
                 stream=self.streams[waiting.stream].name, item=waiting.item, stage=piece.stage, engine=piece.engine,
                 ready_ns=waiting.ready_ns, start_ns=self.now_ns, stop_ns=stop_ns,
             ))  # fmt: skip

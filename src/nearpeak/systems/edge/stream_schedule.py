@@ -79,7 +79,7 @@ def makespans(rig: Rig, schedule: str) -> tuple[int, int, int]:
     board = Dispatcher(once, schedule, [0] * len(once))
     for _ended in board.advance(serial + 1):
         pass
-    makespan = max(ends[0] for ends in board.ends_ns)
+    makespan = max(ends[0] for ends in board.course.ends_ns)
     return int(max(*(stream.time_ns for stream in rig.streams), *loads.values())), makespan, serial
 
 

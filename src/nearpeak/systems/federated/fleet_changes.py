@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from nearpeak.core.federated.client_fleet import ClientGroup, Fleet, group_of
@@ -43,13 +44,15 @@ def fleet_changes(
     for group in fleet.groups:
         if kind == "mode":
             for mode in modes_of(group.board) if group.sample_s is None else ():
-                if mode != group.mode:
-                    yield f"{group.name} in mode {mode}", fleet.changed(group.name, _in_mode(mode))
+                if mode != group.mode:  # power that was stated is that of the other mode
+                    other = fleet.changed(group.name, partial(replace, mode=mode, busy_w=None))
+                    yield f"{group.name} in mode {mode}", other
         elif kind == "link":
             yield f"{group.name} with {LINK_FACTOR} × faster links", fleet.changed(group.name, _with_faster_links)
-        elif len(fleet.groups) > 1 and _has_data_without(fleet, group.name):
+        else:
             rest = tuple(other for other in fleet.groups if other.name != group.name)
-            yield f"without {group.name}", replace(fleet, groups=rest)
+            if any(other.sample_count for other in rest):
+                yield f"without {group.name}", replace(fleet, groups=rest)
 
 
 def cheapest_change(changes: tuple[FleetChange, ...], round_mean_s: float) -> str:
@@ -65,21 +68,10 @@ def cheapest_change(changes: tuple[FleetChange, ...], round_mean_s: float) -> st
     return min(known, key=lambda change: change.added_j or 0.0).words if known else ""
 
 
-def _in_mode(mode: str) -> Callable[[ClientGroup], ClientGroup]:
-    def changed(group: ClientGroup) -> ClientGroup:
-        return replace(group, mode=mode, busy_w=None)  # power that was stated is that of the other mode
-
-    return changed
-
-
 def _with_faster_links(group: ClientGroup) -> ClientGroup:
     return replace(
         group, down_bytes_per_s=LINK_FACTOR * group.down_bytes_per_s, up_bytes_per_s=LINK_FACTOR * group.up_bytes_per_s
     )  # fmt: skip
-
-
-def _has_data_without(fleet: Fleet, name: str) -> bool:
-    return any(group.sample_count for group in fleet.groups if group.name != name)
 
 
 def _with_boards(fleet: Fleet, count: int, target: str) -> Fleet:

@@ -22,18 +22,14 @@ def weighted_mean(models: Floats, weights: Floats) -> Floats:
     >>> weighted_mean(np.array([[1.0, 2.0], [3.0, 6.0]]), np.array([3.0, 1.0])).tolist()
     [1.5, 3.0]
     """
-    shares = weights / _sum(weights)
+    total = 0.0
+    for weight in weights.tolist():
+        total += weight
+    shares = weights / total
     mean = np.zeros(models.shape[1])
     for share, model in zip(shares, models, strict=True):
         mean += share * model
     return mean
-
-
-def _sum(weights: Floats) -> float:
-    total = 0.0
-    for weight in weights.tolist():
-        total += weight
-    return total
 
 
 def source_weights(losses: Floats, spreads: Floats, counts: Floats, *, penalty: float = PENALTY) -> Floats:

@@ -51,7 +51,10 @@ def synchronous_rounds(
     lengths, last, causes = np.zeros(round_count), np.full(round_count, -1), np.full(round_count, -1)
     for number in range(round_count):
         begun_s = now_s
-        now_s, present, until_s = _first_present(presence, now_s)
+        present, until_s = presence.at(now_s)
+        while not present.any():
+            now_s = float(until_s.min())
+            present, until_s = presence.at(now_s)
         asked = chosen_clients(
             clients, policy, present, most, seed=seed, round_count=number, values=values
         )  # fmt: skip
@@ -64,7 +67,8 @@ def synchronous_rounds(
         busy_s[asked] += times.busy_s
         idle_s[asked] += times.end_s - times.busy_s
         down[asked] += clients.model_bytes * (times.end_s >= clients.down_s[asked])
-        extra_s = _estimate(clients, asked, busy_s, idle_s, down) if _estimates(policy, number) else 0.0
+        is_estimated = policy.name == "omnifedge" and (number + 1) % ESTIMATE_ROUNDS == 0
+        extra_s = _estimate(clients, asked, busy_s, idle_s, down) if is_estimated else 0.0
         now_s += times.length_s + extra_s
         estimates_s += extra_s
         lengths[number] = now_s - begun_s
@@ -82,15 +86,6 @@ def synchronous_rounds(
         asked_count=tally[0], counted_count=tally[1], late_count=tally[2], lost_count=tally[3], busy_s=busy_s,
         idle_s=idle_s, down_bytes=down, up_bytes=tally[1] * clients.model_bytes, estimate_s=estimates_s,
     )  # fmt: skip
-
-
-def _first_present(presence: Presence, now_s: float) -> tuple[float, Flags, Floats]:
-    """Return the first time from now at which a client is present, with the state of all then."""
-    present, until_s = presence.at(now_s)
-    while not present.any():
-        now_s = float(until_s.min())
-        present, until_s = presence.at(now_s)
-    return now_s, present, until_s
 
 
 def _round(
@@ -111,10 +106,6 @@ def _round(
     taken_s = np.where(lost, np.minimum(leaves_s, length_s), length_s)
     busy_s = np.clip(taken_s - down_s, 0.0, compute_s)
     return _Round(counted, late, lost, taken_s, busy_s, length_s)
-
-
-def _estimates(policy: SelectionPolicy, number: int) -> bool:
-    return policy.name == "omnifedge" and (number + 1) % ESTIMATE_ROUNDS == 0
 
 
 def _estimate(clients: Clients, asked: Ints, busy_s: Floats, idle_s: Floats, down: Ints) -> float:

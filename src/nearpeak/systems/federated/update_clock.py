@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,17 +17,15 @@ _MOST_LOST = 20
 """Lost updates per wanted one at which a simulation gives up."""
 
 
-@dataclass(kw_only=True)
 class _Run:
     """State of the event loop; lists by client, as single numbers are read and written."""
 
-    idle: "_IdleClients"
-    heap: list[tuple[float, int, int, int, float, float, bool]] = field(default_factory=list)
-    started: list[int] = field(default_factory=list)
-    busy_s: list[float] = field(default_factory=list)
-    idle_s: list[float] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)
-    updates: list[tuple[int, int, int, float]] = field(default_factory=list)
+    def __init__(self, idle: "_IdleClients", count: int) -> None:
+        self.idle = idle
+        self.heap: list[tuple[float, int, int, int, float, float, bool]] = []
+        self.started, self.lost = [0] * count, [0] * count
+        self.busy_s, self.idle_s = [0.0] * count, [0.0] * count
+        self.updates: list[tuple[int, int, int, float]] = []
 
 
 def update_events(
@@ -89,11 +86,8 @@ def _begin(clients: Clients, policy: SelectionPolicy, seed: int) -> _Run:
     values = rank_values(clients, policy)
     if values is not None:
         order = order[np.argsort(values[order], kind="stable")]
-    count = clients.count
     idle = _IdleClients(order.tolist(), Presence(clients, seed), is_ranked=values is not None, seed=seed)
-    return _Run(
-        idle=idle, started=[0] * count, busy_s=[0.0] * count, idle_s=[0.0] * count, lost=[0] * count
-    )  # fmt: skip
+    return _Run(idle, clients.count)
 
 
 class _Factors:

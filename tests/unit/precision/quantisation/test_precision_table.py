@@ -168,6 +168,8 @@ def test_accuracy_is_judged_against_fp32_that_was_trained_as_long():
         == "int4: ptq −7.0 points from fp32 trained as long; qat as right as fp32; worth training (+6.5 points)"
     )
     assert Accuracy(right_ratios=(0.5,)).sd_ratio is None
+    text = to_terminal(document_of(PrecisionTable(name="m", targets=(), rows=rows, verdicts=(sentence,))), width=80)
+    assert text.startswith("m: int4 is as right as fp32 trained as long (qat)")
 
 
 def test_a_precision_without_a_step_has_no_verdict_and_says_why():

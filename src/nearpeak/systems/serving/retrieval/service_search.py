@@ -1,7 +1,8 @@
 """Search for the retrieval service of fewest devices that meets recall, rate and latency."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,12 +40,9 @@ class Wanted:
     """Memory of a device."""
     element_bytes: float
     """Bytes of an element of a vector."""
-    usd_per_device_hour: float | None = None
-    """Price of a device."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A service before it is simulated."""
 
     setting: RetrievalSetting
@@ -135,11 +133,11 @@ def _simulated(candidate: _Candidate, wanted: Wanted, rank: BatchTimes | None) -
     )  # fmt: skip
     warm = int(WARM_RATIO * QUERIES)
     latency = (served[-1].end_s - served[0].arrival_s)[warm:]
+    p50, p99 = np.quantile(latency, (0.5, 0.99)).tolist()
     names = ("index", "ranker")[: len(served)]
-    price = wanted.usd_per_device_hour
     return RetrievalOption(
         setting=candidate.setting, replica_count=candidate.replicas, ranker_count=candidate.rankers,
-        device_count=candidate.device_count, latency_s=_figures(latency),
+        device_count=candidate.device_count, latency_s={"mean": float(latency.mean()), "p50": p50, "p99": p99},
         stage_s={
             name: float(np.quantile(stage.latency_s[warm:], 0.99)) for name, stage in zip(names, served, strict=True)
         },
@@ -148,10 +146,4 @@ def _simulated(candidate: _Candidate, wanted: Wanted, rank: BatchTimes | None) -
             for name, (times, count) in zip(names, stages, strict=True)
         },
         batch_count=1.0 / float((1.0 / served[0].batch_count[warm:]).mean()),
-        usd_per_million=None if price is None else candidate.device_count * price / 3600 / wanted.rate_per_s * 1e6,
     )  # fmt: skip
-
-
-def _figures(latency: np.typing.NDArray[np.float64]) -> Mapping[str, float]:
-    p50, p99 = np.quantile(latency, (0.5, 0.99)).tolist()
-    return {"mean": float(latency.mean()), "p50": p50, "p99": p99}

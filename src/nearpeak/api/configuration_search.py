@@ -129,7 +129,7 @@ def _axes(case: Case) -> dict[str, Any]:
 def _kernel_study(
     file: "SpaceFile", plan: TuningPlan, kernel: "TunedKernel", journal: "StudyJournal", progress: TuningProgress
 ) -> Study:
-    from nearpeak.api.measured_analysis import bound_s
+    from nearpeak.api.measured_analysis import bound_s, known_target, timed_target
     from nearpeak.ops import label_of
     from nearpeak.tuning.candidate_measurement import measure_candidate
     from nearpeak.tuning.configuration_bound import configuration_bound
@@ -141,7 +141,7 @@ def _kernel_study(
     space, name = kernel.space, search_name(plan.search)
     legal = legal_set(space, _axes(kernel.case))
     _check_default(legal)
-    device = _device(kernel)
+    device = known_target(timed_target(kernel.runner))
     case_bound_s = bound_s(kernel.case, device, cached=plan.timing.cache == "hot")
     achievable = _achievable(kernel.case, device)
     low_s = achievable[0] if achievable else 0.0
@@ -189,13 +189,6 @@ def _check_default(legal: "LegalSet") -> None:
     if default is not None and legal.index_of(default) is None:
         words = settings_text(legal.space.named(default))
         raise SpecError(f"{legal.space.name}: the default {words} is not legal; it breaks a constraint")
-
-
-def _device(kernel: "TunedKernel") -> "Target | None":
-    """Return the device that the kernel is timed on, none where no figures of it are known."""
-    from nearpeak.api.measured_analysis import known_target, timed_target
-
-    return known_target(timed_target(kernel.runner))
 
 
 def _achievable(case: Case, device: "Target | None") -> tuple[float, float] | None:

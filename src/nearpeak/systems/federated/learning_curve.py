@@ -83,7 +83,7 @@ def learner_of(
     )  # fmt: skip
 
 
-def learning_curve(
+def curve_of(
     learner: Learner, log: RoundLog, policy: str, server: ServerRule, *, goal_ratio: float
 ) -> LearningCurve:  # fmt: skip
     """Return the accuracy after each round of a log, and when it reaches the goal.
@@ -151,16 +151,14 @@ def own_models(
             found = weights(models, everyone) if weights else _estimated(learner, models, order)
             pull = pull.copy()
             pull[order] = found[order]
-        means = {int(client): _own_mean(models, pull[client], order) for client in order}
+        means = {}
+        for client in order.tolist():
+            sources = order[pull[client, order] > 0]
+            if len(sources):  # else its own model stays
+                means[client] = weighted_mean(models[sources], pull[client, sources])
         for client, mean in means.items():
             models[client] = mean
         yield models
-
-
-def _own_mean(models: Floats, pull: Floats, order: Ints) -> Floats:
-    """Return a client's model: that of its sources among the clients of the round, or its own without any."""
-    sources = order[pull[order] > 0]
-    return weighted_mean(models[sources], pull[sources])
 
 
 def _estimated(learner: Learner, models: Floats, order: Ints) -> Floats:

@@ -9,15 +9,15 @@ from nearpeak.core.federated.client_fleet import Fleet, group_of
 from nearpeak.core.federated.round_rules import policy_of, server_of
 from nearpeak.errors import SpecError
 from nearpeak.systems.federated import small_classifier as network
-from nearpeak.systems.federated.federated_learning import (
-    _estimated,
-    averaged_models,
-    learner_of,
-    learning_curve,
-    own_models,
-)
 from nearpeak.systems.federated.keyed_draws import client_keys
 from nearpeak.systems.federated.label_data import class_count, client_data
+from nearpeak.systems.federated.learning_curve import (
+    _estimated,
+    averaged_models,
+    curve_of,
+    learner_of,
+    own_models,
+)
 from nearpeak.systems.federated.model_average import weighted_mean
 from nearpeak.systems.federated.policy_outcome import Federation, simulated_rounds
 
@@ -123,7 +123,7 @@ def test_accuracy_rises_under_every_server_and_permuted_clients_change_nothing(p
         log = simulated_rounds(federation, policy_of(policy), server_of(server))
         keys = federation.columns().keys
         same = learner_of(client_data(one, keys, 0), keys, class_count(one), epoch_count=1, batch_count=16)
-        curves.append(learning_curve(same, log, policy, server_of(server), goal_ratio=0.4))
+        curves.append(curve_of(same, log, policy, server_of(server), goal_ratio=0.4))
     first, second = curves
     assert len(first.accuracy_ratio) == 12
     assert first.accuracy_ratio[-1] > 0.5 > first.accuracy_ratio[0]
