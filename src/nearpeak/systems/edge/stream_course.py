@@ -54,7 +54,7 @@ def simulate_streams(
                 if stops_at_miss:
                     break
         count += frames
-        unfinished = ((index, len(ends)) for index, ends in enumerate(board.ends_ns))
+        unfinished = ((index, len(ends)) for index, ends in enumerate(board.course.ends_ns))
         missed = missed or next((
             (index, frame) for index, frame in unfinished
             if board.arrival_ns(index, frame) + rig.streams[index].deadline_ns < stop
