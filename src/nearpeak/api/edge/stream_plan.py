@@ -55,7 +55,7 @@ def plan_rig(
     stated = stated_modes(path)
     modes = [name for name in mode_names(board) if stated is None or name.partition(":")[2] in stated]
     rows, least = compare_modes(
-        [(name, _limit_w(name)) for name in modes],
+        [(name, device_of(name).power_w) for name in modes],
         lambda name: rig_of(
             path, _prices(device_of(name), is_pessimistic, engine), name.partition(":")[2], is_compared=True
         ),
@@ -85,10 +85,6 @@ def mode_names(board: Target) -> tuple[str, ...]:
     if not names:
         raise SpecError(f"--modes: {stem} states no power modes; leave it out, or name a board that has some")
     return (*names, stem)
-
-
-def _limit_w(name: str) -> float | None:
-    return device_of(name).power_w
 
 
 def _prices(board: Target, is_pessimistic: bool, engine: str) -> StagePrices:
