@@ -26,13 +26,14 @@ __all__ = ["plan_pipeline", "record_stages", "stage"]
 
 def plan_pipeline(
     path: Path, page: str = "", *, target: str = "", is_measured: bool = False, calibration: Path | None = None,
-    perfetto: Path | None = None, rounds: int = ROUNDS, thread_count: int = 1,
+    perfetto: Path | None = None, rounds: int = ROUNDS, thread_count: int = 1, engine: str = "",
 ) -> PlannedPipeline:  # fmt: skip
     """Run a pipeline on a page and return what each stage took, and what it would take elsewhere.
 
     Args:
         page: what the first stage gets; the file's own where it is empty.
         target: board for which models are predicted and bounded.
+        engine: inference engine that runs them there, `tensorrt:fp16`; kernels as captured without one.
         is_measured: whether to warm up, time several passes, and record the nodes of models; else one pass is run.
         calibration: JSON of another page, whose times are scaled to this one.
         perfetto: file for the timeline of the passes.
@@ -71,7 +72,7 @@ def plan_pipeline(
 
         stages = _on_board(
             pipeline, recording, stages,
-            lambda model, shapes: model_time(Path(model), board, tuple(sorted(shapes))),
+            lambda model, shapes: model_time(Path(model), board, tuple(sorted(shapes)), engine),
         )  # fmt: skip
     expected = [row.expected_s for row in stages if not row.outer_count]
     return PlannedPipeline(

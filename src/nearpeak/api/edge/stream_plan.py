@@ -31,13 +31,14 @@ class ModelTime(NamedTuple):
 
 def plan_rig(
     path: Path, target: str | Target, *, schedule: str = "streams", compares_modes: bool = False,
-    is_pessimistic: bool = False,
+    is_pessimistic: bool = False, engine: str = "",
 ) -> PlannedStreams:  # fmt: skip
     """Return whether the streams of a rig file meet their deadlines on a board, and what they wait for.
 
     Args:
         compares_modes: whether every power mode of the board is judged and the least that is proved is named.
         is_pessimistic: whether predicted times are the high ends of their intervals.
+        engine: inference engine that runs the models, `tensorrt:int8`; kernels as captured without one.
 
     Raises:
         SpecError: the file is malformed, the schedule unknown, or the board has no power modes to compare.
@@ -47,16 +48,16 @@ def plan_rig(
     board = device_of(target)
     mode = board.name.partition(":")[2]
     planned = plan_streams(
-        rig_of(path, _prices(board, is_pessimistic), mode, is_compared=compares_modes), board.name, schedule
+        rig_of(path, _prices(board, is_pessimistic, engine), mode, is_compared=compares_modes), board.name, schedule
     )
     if not compares_modes:
         return planned
     stated = stated_modes(path)
     modes = [name for name in mode_names(board) if stated is None or name.partition(":")[2] in stated]
     rows, least = compare_modes(
-        [(name, _limit_w(name)) for name in modes],
+        [(name, device_of(name).power_w) for name in modes],
         lambda name: rig_of(
-            path, _prices(device_of(name), is_pessimistic), name.partition(":")[2], is_compared=True
+            path, _prices(device_of(name), is_pessimistic, engine), name.partition(":")[2], is_compared=True
         ),
         schedule,
     )  # fmt: skip
@@ -86,11 +87,7 @@ def mode_names(board: Target) -> tuple[str, ...]:
     return (*names, stem)
 
 
-def _limit_w(name: str) -> float | None:
-    return device_of(name).power_w
-
-
-def _prices(board: Target, is_pessimistic: bool) -> StagePrices:
+def _prices(board: Target, is_pessimistic: bool, engine: str) -> StagePrices:
     """Return the predicted times on a board."""
     from nearpeak.ops import case
     from nearpeak.prediction.case_prediction import predict_case
@@ -102,19 +99,21 @@ def _prices(board: Target, is_pessimistic: bool) -> StagePrices:
         return predicted.high_s if is_pessimistic else predicted.time_s
 
     def model_s(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> float:
-        times = model_time(path, board, tuple(sorted(shapes.items())))
+        times = model_time(path, board, tuple(sorted(shapes.items())), engine)
         return times.high_s if is_pessimistic else times.time_s
 
     return StagePrices(copy_s, model_s)
 
 
-def model_time(path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> ModelTime:
+def model_time(
+    path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ...]], ...], engine: str = ""
+) -> ModelTime:  # fmt: skip
     """Return the expected time of one inference, submitted as a graph, and its bound.
 
     Raises:
         NotModelledError: none of its operators can be predicted.
     """
-    analysis = analyze(_captured(path.resolve(), shapes), board, execution="graph")
+    analysis = analyze(_captured(path.resolve(), shapes, engine), board, execution="graph")
     answer = analysis.targets[0]
     times = next((row for row in answer.executions if row.mode == "graph"), answer.prediction)
     if times is None:
@@ -123,5 +122,5 @@ def model_time(path: Path, board: Target, shapes: tuple[tuple[str, tuple[int, ..
 
 
 @lru_cache(maxsize=64)
-def _captured(path: Path, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Workload:
-    return capture(path, shapes=dict(shapes))
+def _captured(path: Path, shapes: tuple[tuple[str, tuple[int, ...]], ...], engine: str) -> Workload:
+    return capture(path, shapes=dict(shapes), engine=engine or None)

@@ -13,6 +13,7 @@ def pipeline(
     file: Path = typer.Argument(help="TOML file of [[stage]] tables: name, call (module:function) or model (ONNX)."),
     page: str = typer.Option("", "--input", help="What the first stage gets, e.g. the path of an image."),
     target: list[str] = shared.ONE_TARGET,
+    engine: str = typer.Option("", "--engine", help="Engine that runs the models there, e.g. tensorrt:int8."),
     measure: bool = typer.Option(False, "--measure", help="Warm up, time several passes, record nodes of models."),
     rounds: int = typer.Option(5, "--rounds", min=1, max=10_000, help="Passes with --measure."),
     threads: int = typer.Option(1, "--threads", min=1, max=1024, help="Threads of each model."),
@@ -42,7 +43,7 @@ def pipeline(
     with shared.progress("running the pipeline"):
         planned = plan_pipeline(
             file, page, target=target[0] if target else "", is_measured=measure, calibration=calibration,
-            perfetto=perfetto, rounds=rounds, thread_count=threads,
+            perfetto=perfetto, rounds=rounds, thread_count=threads, engine=engine,
         )  # fmt: skip
     if save is not None:
         shared.write_whole(save, report.to_json(planned))

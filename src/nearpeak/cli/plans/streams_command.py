@@ -17,6 +17,7 @@ def streams(
     ),
     modes: bool = typer.Option(False, "--modes", help="Judge every power mode; name the least that meets all."),
     pessimistic: bool = typer.Option(False, "--pessimistic", help="Take the high ends of predicted times."),
+    engine: str = typer.Option("", "--engine", help="Engine that runs the models there, e.g. tensorrt:int8."),
     html: Path | None = typer.Option(None, "--html", help="Write a page with the timeline of a late frame."),
     why: bool = shared.WHY,
     json: bool = shared.JSON,
@@ -33,7 +34,8 @@ def streams(
     shared.check_writable(html)
     as_json = shared.as_json(json=json, text=text)
     boards = shared.targets_of(target, [])
-    planned = plan_rig(rig, boards[0], schedule=schedule, compares_modes=modes, is_pessimistic=pessimistic)
+    planned = plan_rig(rig, boards[0], schedule=schedule, compares_modes=modes, is_pessimistic=pessimistic,
+                       engine=engine)  # fmt: skip
     shared.write_page(html, report.document_of(planned))
     shared.tell(partial(report.document_of, planned), partial(report.to_json, planned), json=as_json, why=why)
     raise typer.Exit({"proved": 0, "refuted": 10}.get(planned.outcome.verdict, 11))

@@ -108,7 +108,7 @@ def test_a_saved_page_calibrates_another_and_models_are_predicted_on_a_board(tmp
     from nearpeak.api.edge import stream_plan
 
     asked = []
-    monkeypatch.setattr(stream_plan, "model_time", lambda model, board, shapes: asked.append(shapes) or
+    monkeypatch.setattr(stream_plan, "model_time", lambda model, board, shapes, engine: asked.append(shapes) or
                         stream_plan.ModelTime(2e-3, 3e-3, 1e-4))  # fmt: skip
     path, saved = glyphs.write_pipeline(tmp_path, LINES), tmp_path / "page.json"
     assert run(path, "--json", "--save", str(saved)).exit_code == 0
