@@ -36,7 +36,7 @@ class Worker(NamedTuple):
 
 
 WORKERS = (Worker(0.12, 4_000), Worker(0.08, 4_000), Worker(0.05, 3_000), Worker(0.04, 4_000))
-EPOCHS, REAL_ROUNDS, BATCH, CALIBRATION_EPOCHS = 16, 6, 32, 8
+EPOCHS, REAL_ROUNDS, BATCH, CALIBRATION_EPOCHS = 16, 6, 32, 4
 
 
 def measure() -> Iterator[Figure]:
@@ -83,8 +83,8 @@ def _order_error() -> float:
 def real_error() -> float:
     """Return the relative error of the simulated round time against four processes with throttled shares.
 
-    Each process says once how much CPU time a sample takes it, beside the others; everything else follows from shares,
-    samples and epochs.
+    Each process says before every round how much CPU time a sample of a few epochs takes it, beside the others: other
+    work on the machine changes that. Everything else follows from shares, samples and epochs.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
@@ -95,11 +95,11 @@ def real_error() -> float:
         pipes.append(here)
     try:
         model = LAYERS.initial(SEED)
-        for pipe in pipes:
-            pipe.send_bytes(np.array([-CALIBRATION_EPOCHS, 0]).tobytes() + model.tobytes())
-        sample_s = [float(np.frombuffer(pipe.recv_bytes())[0]) for pipe in pipes]
-        times_s = []
+        samples_s, times_s = [], []
         for number in range(REAL_ROUNDS + 1):
+            for pipe in pipes:
+                pipe.send_bytes(np.array([-CALIBRATION_EPOCHS, 0]).tobytes() + model.tobytes())
+            samples_s.append([float(np.frombuffer(pipe.recv_bytes())[0]) for pipe in pipes])
             begun_s = time.perf_counter()
             for pipe in pipes:
                 pipe.send_bytes(np.array([EPOCHS, number]).tobytes() + model.tobytes())
@@ -110,7 +110,8 @@ def real_error() -> float:
         for process in processes:
             process.terminate()
             process.join()
-    return abs(_simulated(sample_s) / float(np.median(times_s[1:])) - 1)
+    usual_s = np.median(np.array(samples_s[1:]), axis=0).tolist()
+    return abs(_simulated(usual_s) / float(np.median(times_s[1:])) - 1)
 
 
 def _simulated(sample_s: list[float]) -> float:

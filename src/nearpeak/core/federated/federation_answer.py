@@ -71,9 +71,9 @@ class PolicyOutcome:
     round_mean_s: float
     """Mean time of a round."""
     low_s: float
-    """Mean time with all boards at the low end of their intervals."""
+    """Least mean time with all boards at one end of their intervals; a deadline can make it that of slow boards."""
     high_s: float
-    """Mean time at the high end."""
+    """Greatest one."""
     quantiles_s: tuple[float, float, float, float]
     """Median, 90th and 99th percentile and longest round."""
     total_s: float

@@ -32,9 +32,12 @@ class Presence:
         self._until_s: Floats = np.full(count, np.inf)
         changes = np.flatnonzero(drawn | (self._length > 0))
         self._until_s[changes] = self._duration_s(changes)
+        self._present, self._next_s = self._interval % 2 == 0, float(self._until_s.min())
 
     def at(self, now_s: float) -> tuple[Flags, Floats]:
         """Return which clients are present, and until when each stays as it is."""
+        if now_s < self._next_s:
+            return self._present, self._until_s
         while len(past := np.flatnonzero(self._until_s <= now_s)):
             self._change_count += 1
             if self._change_count > MOST_CHANGES:
@@ -43,7 +46,8 @@ class Presence:
                 )
             self._interval[past] += 1
             self._until_s[past] += self._duration_s(past)
-        return self._interval % 2 == 0, self._until_s
+        self._present, self._next_s = self._interval % 2 == 0, float(self._until_s.min())
+        return self._present, self._until_s
 
     def _duration_s(self, places: Ints) -> Floats:
         """Return how long the current intervals of some clients last."""

@@ -65,12 +65,12 @@ def outcome_of(
     rounds_s = np.concatenate([one.round_s for one in logs])
     energies_j = [float(one.energy_j(columns).sum()) / federation.round_count for one in logs]
     ratios = [one.total_s / other.total_s for one, other in zip(logs, first, strict=True)]
-    ends = [simulated_rounds(federation, policy, server, end=end).round_s.mean() / max(log.round_s.mean(), 1e-12)
-            for end in ("low_s", "high_s")]  # fmt: skip
+    ends = [1.0, *(simulated_rounds(federation, policy, server, end=end).round_s.mean() / max(log.round_s.mean(), 1e-12)
+            for end in ("low_s", "high_s"))]  # fmt: skip
     quantiles = np.quantile(rounds_s, (0.5, 0.9, 0.99, 1.0)).tolist()
     return PolicyOutcome(
         policy=policy.words, server=server.words, round_mean_s=float(rounds_s.mean()),
-        low_s=float(rounds_s.mean() * ends[0]), high_s=float(rounds_s.mean() * ends[1]),
+        low_s=float(rounds_s.mean() * min(ends)), high_s=float(rounds_s.mean() * max(ends)),
         quantiles_s=(quantiles[0], quantiles[1], quantiles[2], quantiles[3]),
         total_s=float(np.mean([one.total_s for one in logs])),
         round_j=None if np.isnan(energies_j).any() else float(np.mean(energies_j)),

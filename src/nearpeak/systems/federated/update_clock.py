@@ -131,35 +131,34 @@ class _IdleClients:
     def __init__(self, order: list[int], presence: Presence, *, is_ranked: bool, seed: int) -> None:
         self._order, self._presence, self._is_ranked = order, presence, is_ranked
         self._rank = {client: rank for rank, client in enumerate(order)}
-        self._free = list(range(len(order)))  # ranks: a heap where ranked
+        self._places = np.array(order)
         self._draws = np.random.default_rng(seed)
-
-    @property
-    def count(self) -> int:
-        return len(self._free)
+        self._free = list(range(len(order)))  # ranks: a heap where ranked; of clients that never leave
+        self._is_free = np.ones(len(order), np.bool_)  # by rank; of clients that come and go
+        self.count = len(order)
 
     def put(self, client: int) -> None:
-        if self._is_ranked:
-            heapq.heappush(self._free, self._rank[client])
+        rank = self._rank[client]
+        if not self._presence.is_constant:
+            self._is_free[rank] = True
+        elif self._is_ranked:
+            heapq.heappush(self._free, rank)
         else:
-            self._free.append(self._rank[client])
+            self._free.append(rank)
 
     def take(self, now_s: float) -> tuple[int, float, float]:
         """Return a client, when it starts, and until when it stays."""
         if self._presence.is_constant:
             return self._order[self._pop()], now_s, np.inf
         present, until_s = self._presence.at(now_s)
-        ranks = sorted(self._free)
-        here = [rank for rank in ranks if present[self._order[rank]]]
-        if here:
-            rank = here[0] if self._is_ranked else here[int(self._draws.random() * len(here))]
+        here = (self._is_free & present[self._places]).nonzero()[0]
+        if len(here):
+            rank = int(here[0 if self._is_ranked else int(self._draws.random() * len(here))])
         else:
-            rank = min(ranks, key=lambda place: (until_s[self._order[place]], place))
-        self._free.remove(rank)
-        if self._is_ranked:
-            heapq.heapify(self._free)
+            rank = int(np.argmin(np.where(self._is_free, until_s[self._places], np.inf)))
+        self._is_free[rank] = False
         client = self._order[rank]
-        if here:
+        if len(here):
             return client, now_s, float(until_s[client])
         return client, float(until_s[client]), np.inf  # just back; the length of this stay is not drawn ahead
 
