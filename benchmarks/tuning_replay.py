@@ -126,7 +126,7 @@ def _wrong_wins(recorded: RecordedSpace, seed: int) -> bool:
 
     def evaluate(one: tuple[object, ...], best_s: float) -> Trial:
         if one in wrong:
-            return Trial(number=0, settings=recorded.space.named(one), outcome=WRONG, note="planted")
+            return Trial(position=0, settings=recorded.space.named(one), outcome=WRONG, note="planted")
         return recorded_trial(recorded, one, best_s, StopRule())
 
     search = SEARCHES["model"](legal, seed, 1)

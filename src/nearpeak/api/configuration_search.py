@@ -48,7 +48,7 @@ class TuningPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningProgress:
-    """Functions that are told how a study goes on."""
+    """Listeners of a study: called with each trial and each final comparison."""
 
     trial: Callable[[Trial, float], None] = lambda *_: None
     """Each new trial, and the best time."""

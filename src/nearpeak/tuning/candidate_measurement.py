@@ -88,14 +88,14 @@ def trial_of(measurement: Measurement, settings: Mapping[str, Any], best_s: floa
     """Return what a measurement says of a configuration: wrong and failed ones have no time, whatever was sampled."""
     note = " ".join(measurement.note.split())
     if measurement.outcome == Outcome.INCORRECT:
-        return Trial(number=0, settings=settings, outcome=WRONG, note=note)
+        return Trial(position=0, settings=settings, outcome=WRONG, note=note)
     if measurement.outcome in _FAULTS or not measurement.has_times:
         how = FAILURES.get(measurement.outcome.value, measurement.outcome.value)
-        return Trial(number=0, settings=settings, outcome=FAILED, note=f"{how}: {note}" if note else how)
+        return Trial(position=0, settings=settings, outcome=FAILED, note=f"{how}: {note}" if note else how)
     time_s, rule = statistics.median(measurement.samples_s), StopRule()
     is_slow = rule.is_slow(measurement.samples_s, best_s)
     return Trial(
-        number=0, settings=settings, outcome=STOPPED if is_slow else TIMED, time_s=time_s,
+        position=0, settings=settings, outcome=STOPPED if is_slow else TIMED, time_s=time_s,
         samples_s=measurement.samples_s, note=note,
     )  # fmt: skip
 

@@ -73,7 +73,7 @@ def recorded_trial(recorded: RecordedSpace, configuration: Configuration, best_s
     """Return the trial that a measurement would give whose calls take the recorded times in their order."""
     times, settings = recorded.times[configuration], recorded.space.named(configuration)
     if not times.samples_s:
-        return Trial(number=0, settings=settings, outcome=FAILED, note=times.note)
+        return Trial(position=0, settings=settings, outcome=FAILED, note=times.note)
     samples: list[float] = []
     reason = None
     for sample_s in times.samples_s:
@@ -83,7 +83,7 @@ def recorded_trial(recorded: RecordedSpace, configuration: Configuration, best_s
             break
     outcome = STOPPED if reason and statistics.median(samples) > best_s else TIMED
     return Trial(
-        number=0, settings=settings, outcome=outcome, time_s=statistics.median(samples), samples_s=tuple(samples),
+        position=0, settings=settings, outcome=outcome, time_s=statistics.median(samples), samples_s=tuple(samples),
         spent_s=sum(samples), note=reason or "",
     )  # fmt: skip
 

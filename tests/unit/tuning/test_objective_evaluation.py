@@ -43,7 +43,7 @@ def test_an_absent_function_is_refused(function):
 
 def test_the_front_is_what_no_other_configuration_beats():
     rows = [{"a": float(a), "b": float((a * 7 + b * 5) % 11)} for a, b in product(range(4), range(5))]
-    trials = [Trial(number=n, settings={}, outcome=TIMED, objectives=row) for n, row in enumerate(rows)]
+    trials = [Trial(position=n, settings={}, outcome=TIMED, objectives=row) for n, row in enumerate(rows)]
     wanted = tuple(
         n for n, row in enumerate(rows)
         if not any(other != row and other["a"] <= row["a"] and other["b"] <= row["b"] for other in rows)

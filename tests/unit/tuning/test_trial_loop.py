@@ -22,8 +22,8 @@ def trial_of(configuration, outcome=TIMED, factor=1.0):
     time = (time_ms(*configuration) or 99) * factor
     named = SPACE.named(configuration)
     if outcome == WRONG:
-        return Trial(number=0, settings=named, outcome=WRONG, note="planted")
-    return Trial(number=0, settings=named, outcome=TIMED, time_s=time, samples_s=(time,), spent_s=time)
+        return Trial(position=0, settings=named, outcome=WRONG, note="planted")
+    return Trial(position=0, settings=named, outcome=TIMED, time_s=time, samples_s=(time,), spent_s=time)
 
 
 def judged(ratio):

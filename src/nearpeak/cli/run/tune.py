@@ -19,6 +19,7 @@ from nearpeak.units import parse_share
 if TYPE_CHECKING:
     from nearpeak.api.configuration_search import TuningPlan, TuningProgress
     from nearpeak.core.tuning.study import Contest, Trial
+    from nearpeak.reports.document import Document
 
 _SPACE = typer.Argument(
     None, metavar="SPACE", help="TOML file of a space, T1 JSON, or a Python file with Triton's Config calls."
@@ -83,8 +84,7 @@ def tune(
     if replay is not None:
         if space is not None:
             raise SpecError("--replay: searches its own recorded space; leave SPACE out")
-        _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
-        return
+        return _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
     if space is None:
         raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one")
     from nearpeak.api.case_words import case_of
@@ -103,13 +103,17 @@ def tune(
     with _shown(plan) as progress:
         answer = tuned(space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress)
     document = report.document_of(answer)
-    if html is not None:
+    _write_page(html, document)
+    shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
+    raise typer.Exit(11 if not answer.objectives and answer.winner is None and finalists else 0)
+
+
+def _write_page(path: Path | None, document: "Document") -> None:
+    """Write a report as a page where one is asked for."""
+    if path is not None:
         from nearpeak.reports.document.html import to_html
 
-        shared.write_whole(html, to_html(document))
-    shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
-    if not answer.objectives and answer.winner is None and finalists:
-        raise typer.Exit(11)
+        shared.write_whole(path, to_html(document))
 
 
 def budget_of(text: str) -> tuple[int, float]:
@@ -140,10 +144,7 @@ def _replayed(
         answer = replay_search(path, search, seeds, within_ratio=margin, most_count=count)
     oracle = random_counts(answer)
     document = report.document_of(answer, *oracle)
-    if html is not None:
-        from nearpeak.reports.document.html import to_html
-
-        shared.write_whole(html, to_html(document))
+    _write_page(html, document)
     shared.tell(lambda: document, lambda: report.to_json(answer, *oracle), json=json, why=why)
 
 
@@ -166,7 +167,7 @@ def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
 
         def trial(row: "Trial", best_s: float) -> None:
             words = f"best {brief(best_s, 's')}" if best_s < inf else "none is right yet"
-            bar.update(task, completed=row.number, description=f"{words}, last {row.outcome}")
+            bar.update(task, completed=row.position, description=f"{words}, last {row.outcome}")
 
         def contest(row: "Contest") -> None:
             bar.update(task, description=f"pairs: {row.verdict}")

@@ -16,7 +16,7 @@ WRONG, FAILED, ABSENT = "wrong", "failed", "not recorded"
 class Trial:
     """One configuration that was tried."""
 
-    number: int
+    position: int
     """Place in the order of trials, from 1."""
     settings: Mapping[str, Setting]
     """Value of each parameter."""
@@ -115,7 +115,7 @@ class Study:
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
         best = self.best
-        found = {"best": None if best is None else best.number}
+        found = {"best": None if best is None else best.position}
         plain: dict[str, Any] = STUDIES.plain(self)
         return plain | found
 

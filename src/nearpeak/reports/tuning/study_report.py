@@ -119,7 +119,13 @@ def _fastest(study: Study) -> Iterator[Block]:
         return
     timed = sorted((trial for trial in study.trials if trial.outcome == TIMED), key=lambda trial: trial.score_s)
     rows = [
-        (_words(trial.settings), trial.time_s, (trial.time_s or inf) / best.time_s, len(trial.samples_s), trial.number)
+        (
+            _words(trial.settings),
+            trial.time_s,
+            (trial.time_s or inf) / best.time_s,
+            len(trial.samples_s),
+            trial.position,
+        )
         for trial in timed
     ]
     heads = ("~`configuration", "#time_s|time", "#against|× best", "#calls", "+#trial")
@@ -132,7 +138,7 @@ def _fastest(study: Study) -> Iterator[Block]:
 
 def _front(study: Study) -> Iterator[Block]:
     """Yield the configurations that no other beats."""
-    shown = [trial for trial in study.trials if trial.number in study.front]
+    shown = [trial for trial in study.trials if trial.position in study.front]
     shown.sort(key=lambda trial: trial.objectives[study.objectives[0]])
     heads = (
         "~`configuration",
@@ -184,7 +190,7 @@ def _counts(study: Study) -> str:
 def _trials(study: Study) -> Table:
     """Return all trials in order."""
     rows = [
-        (trial.number, _words(trial.settings), trial.outcome, trial.time_s, len(trial.samples_s), trial.note)
+        (trial.position, _words(trial.settings), trial.outcome, trial.time_s, len(trial.samples_s), trial.note)
         for trial in study.trials
     ]
     heads = ("#trial", "~`configuration", "outcome", "#time_s|time", "#calls", "~>note")
