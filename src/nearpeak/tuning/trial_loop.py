@@ -64,7 +64,7 @@ def search_trials(
             journal.add(trial)
             progress(trial, min(best_s, trial.score_s))
         score_s = trial.bound_s if trial.outcome == PRUNED else trial.score_s
-        several = [trial.objectives.get(name, inf) for name in limits.objectives]
+        several = [trial.values.get(name, inf) for name in limits.objectives]
         search.tell(index, *(several or [score_s]))
         best_s, spent_s = min(best_s, trial.score_s), spent_s + trial.spent_s
         run_count, seen_count = run_count + (trial.outcome != PRUNED), seen_count + 1

@@ -102,8 +102,7 @@ def tune(
     )  # fmt: skip
     with _shown(plan) as progress:
         answer = tuned(space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress)
-    document = report.document_of(answer)
-    _write_page(html, document)
+    _write_page(html, document := report.document_of(answer))
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
     raise typer.Exit(11 if not answer.objectives and answer.winner is None and finalists else 0)
 

@@ -138,13 +138,12 @@ def _fastest(study: Study) -> Iterator[Block]:
 
 def _front(study: Study) -> Iterator[Block]:
     """Yield the configurations that no other beats."""
-    shown = [trial for trial in study.trials if trial.position in study.front]
-    shown.sort(key=lambda trial: trial.objectives[study.objectives[0]])
+    shown = sorted(study.front, key=lambda trial: trial.values[study.objectives[0]])
     heads = (
         "~`configuration",
         *(f"#{name}|{name.removesuffix('_s').removesuffix('_ratio')}" for name in study.objectives),
     )
-    rows = [(_words(trial.settings), *(trial.objectives[name] for name in study.objectives)) for trial in shown]
+    rows = [(_words(trial.settings), *(trial.values[name] for name in study.objectives)) for trial in shown]
     yield Table(
         columns=columns(*heads), rows=rows, name="front", caption="Configurations that no other beats",
         brief_count=2 * _SHOWN, rest="… and more with --json", empty="none has a result",
