@@ -17,7 +17,6 @@ from nearpeak.tuning.legal_set import legal_set
 from nearpeak.tuning.recorded_replay import random_count, random_median, recorded_trial, replay
 from nearpeak.tuning.recorded_space import RecordedSpace, read_recorded_space
 from nearpeak.tuning.search_choice import SEARCHES
-from nearpeak.tuning.staged_stop import StopRule
 from nearpeak.tuning.study_journal import StudyJournal
 from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
@@ -112,7 +111,7 @@ def _optimum_pruned(recorded: RecordedSpace, seed: int) -> bool:
     bounds = {one: draw.random() * min(times.samples_s, default=0.0) for one, times in recorded.times.items()}
     search_trials(
         legal, SEARCHES["random"](legal, seed, 1),
-        lambda one, best_s: recorded_trial(recorded, one, best_s, StopRule()),
+        lambda one, best_s: recorded_trial(recorded, one, best_s),
         SearchLimits(trial_count=len(legal)), journal, bound_s=bounds.__getitem__,
     )  # fmt: skip
     best = min(recorded.times, key=lambda one: recorded.times[one].time_s)
@@ -126,8 +125,8 @@ def _wrong_wins(recorded: RecordedSpace, seed: int) -> bool:
 
     def evaluate(one: tuple[object, ...], best_s: float) -> Trial:
         if one in wrong:
-            return Trial(number=0, settings=recorded.space.named(one), outcome=WRONG, note="planted")
-        return recorded_trial(recorded, one, best_s, StopRule())
+            return Trial(position=0, settings=recorded.space.named(one), outcome=WRONG, note="planted")
+        return recorded_trial(recorded, one, best_s)
 
     search = SEARCHES["model"](legal, seed, 1)
     search_trials(legal, search, evaluate, SearchLimits(trial_count=60), journal)

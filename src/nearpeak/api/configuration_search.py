@@ -242,7 +242,7 @@ def _fault(kernel: "TunedKernel", seed: int) -> Callable[[Mapping[str, Setting]]
 def _objective_study(file: "SpaceFile", plan: TuningPlan, journal: "StudyJournal", progress: TuningProgress) -> Study:
     """Return the study of a function with several objectives."""
     from nearpeak.tuning.legal_set import combination_count, legal_set
-    from nearpeak.tuning.objective_evaluation import evaluated, pareto_front
+    from nearpeak.tuning.objective_evaluation import evaluated
     from nearpeak.tuning.search_choice import SEARCHES, search_name
     from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
@@ -263,7 +263,7 @@ def _objective_study(file: "SpaceFile", plan: TuningPlan, journal: "StudyJournal
     return Study(
         space=space.name, subject=file.evaluate, runner="", search=name, seed=plan.seed, objectives=names,
         combination_count=len(legal) if space.listed else combination_count(space), legal_count=len(legal),
-        trials=tuple(journal.trials), stop_reason=reason, front=pareto_front(journal.trials, names),
+        trials=tuple(journal.trials), stop_reason=reason,
         default=None if space.default is None else space.named(space.default),
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from nearpeak.measurement.timed_runner import Inputs, TimedRunner
 from nearpeak.measurement.timing.sampler import batch_of, no_time
 from nearpeak.measurement.validation_gate import reason_unchecked, validated
 from nearpeak.ops import case_of, label_of
-from nearpeak.tuning.staged_stop import StopRule
+from nearpeak.tuning.staged_stop import is_slow, stop_reason
 
 _FAULTS = {*map(Outcome, FAILURES), Outcome.UNSUPPORTED, Outcome.SUSPECT_FAST, Outcome.BELOW_BOUND, Outcome.THROTTLED}
 """Outcomes by which a configuration has no time that may win."""
@@ -88,14 +88,13 @@ def trial_of(measurement: Measurement, settings: Mapping[str, Any], best_s: floa
     """Return what a measurement says of a configuration: wrong and failed ones have no time, whatever was sampled."""
     note = " ".join(measurement.note.split())
     if measurement.outcome == Outcome.INCORRECT:
-        return Trial(number=0, settings=settings, outcome=WRONG, note=note)
+        return Trial(position=0, settings=settings, outcome=WRONG, note=note)
     if measurement.outcome in _FAULTS or not measurement.has_times:
         how = FAILURES.get(measurement.outcome.value, measurement.outcome.value)
-        return Trial(number=0, settings=settings, outcome=FAILED, note=f"{how}: {note}" if note else how)
-    time_s, rule = statistics.median(measurement.samples_s), StopRule()
-    is_slow = rule.is_slow(measurement.samples_s, best_s)
+        return Trial(position=0, settings=settings, outcome=FAILED, note=f"{how}: {note}" if note else how)
     return Trial(
-        number=0, settings=settings, outcome=STOPPED if is_slow else TIMED, time_s=time_s,
+        position=0, settings=settings, outcome=STOPPED if is_slow(measurement.samples_s, best_s) else TIMED,
+        time_s=statistics.median(measurement.samples_s),
         samples_s=measurement.samples_s, note=note,
     )  # fmt: skip
 
@@ -138,7 +137,7 @@ def _timed(runner: TimedRunner, case: Case, best_s: float | None, timing: Timing
         # A call in advance pays for lazy compilation and first touches, which no later call does.
         for _ in prepared.runs:
             timer.read(next(runs), 1)
-        count, samples, rule, reason = batch_of(timer, runs, timing), list[float](), StopRule(), None
+        count, samples, reason = batch_of(timer, runs, timing), list[float](), None
         run, reading = prepared.runs[0], None
         while reason is None:
             run = next(runs)
@@ -148,7 +147,7 @@ def _timed(runner: TimedRunner, case: Case, best_s: float | None, timing: Timing
             # As elsewhere, the CPU time of a single thread: other load lengthens it least.
             is_cpu = timer.mode == "host" and timing.thread_count == 1 and reading.cpu_s > 0
             samples.append((reading.cpu_s if is_cpu else reading.time_s) / count)
-            reason = rule.reason(samples, best)
+            reason = stop_reason(samples, best)
         assert reading is not None  # the loop runs once at least
         why = "validated on smaller cases" if checks else reason_unchecked(case, runner.backend)
         number = prepared.runs.index(run)

@@ -34,8 +34,8 @@ def evaluated(
         raise error_type(kind, MeasureError)(message)
     values, fault = _values(ending.verdict, ending.value, objectives)
     if fault:
-        return Trial(number=0, settings=settings, outcome=FAILED, note=fault, spent_s=spent_s)
-    return Trial(number=0, settings=settings, outcome=TIMED, objectives=values, spent_s=spent_s)
+        return Trial(position=0, settings=settings, outcome=FAILED, note=fault, spent_s=spent_s)
+    return Trial(position=0, settings=settings, outcome=TIMED, values=values, spent_s=spent_s)
 
 
 def answer_to(function: str, settings: Mapping[str, Setting], seed: int) -> dict[str, Any]:
@@ -59,22 +59,3 @@ def _values(verdict: str, answer: Any, objectives: Sequence[str]) -> tuple[dict[
         if not isinstance(value, float) or not isfinite(value):
             return {}, f"it returned {value!r} for {name}; a finite number is right"
     return values, ""
-
-
-def pareto_front(trials: Sequence[Trial], objectives: Sequence[str]) -> tuple[int, ...]:
-    """Return the numbers of the trials that no other beats in one objective and equals in the rest.
-
-    >>> rows = [{"a": 1.0, "b": 3.0}, {"a": 2.0, "b": 2.0}, {"a": 2.0, "b": 4.0}]
-    >>> trials = [Trial(number=n, settings={}, outcome=TIMED, objectives=row) for n, row in enumerate(rows, 1)]
-    >>> pareto_front(trials, ["a", "b"])
-    (1, 2)
-    """
-    rows = {trial.number: tuple(trial.objectives[name] for name in objectives) for trial in trials if trial.objectives}
-    return tuple(
-        number
-        for number, row in rows.items()
-        if not any(
-            other != row and all(left <= right for left, right in zip(other, row, strict=True))
-            for other in rows.values()
-        )
-    )

@@ -11,14 +11,14 @@ from nearpeak.core.tuning.study import FAILED, STOPPED, TIMED, Trial
 from nearpeak.tuning.legal_set import LegalSet, legal_set
 from nearpeak.tuning.recorded_space import RecordedSpace, RecordedTimes
 from nearpeak.tuning.search_choice import SEARCHES, search_name
-from nearpeak.tuning.staged_stop import StopRule
+from nearpeak.tuning.staged_stop import stop_reason
 from nearpeak.tuning.study_journal import StudyJournal
 from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
 
 def replay(
     recorded: RecordedSpace, search: str, seeds: range, *, margin_ratio: float = 0.05, most_count: int = 1000,
-    rule: StopRule | None = None, progress: Callable[[ReplayRun], None] = lambda _: None,
+    progress: Callable[[ReplayRun], None] = lambda _: None,
 ) -> ReplayStudy:  # fmt: skip
     """Return how a search does on a recorded space: distinct configurations until one is within the margin of the best.
 
@@ -33,9 +33,7 @@ def replay(
     name, legal = search_name(search), legal_set(recorded.space)
     runs = []
     for seed in seeds:
-        runs.append(
-            _run(recorded, legal, name, seed, (1 + margin_ratio) * recorded.best_s, most_count, rule or StopRule())
-        )
+        runs.append(_run(recorded, legal, name, seed, (1 + margin_ratio) * recorded.best_s, most_count))
         progress(runs[-1])
     return ReplayStudy(
         space=recorded.space.name, search=name, margin_ratio=margin_ratio, legal_count=len(legal),
@@ -44,9 +42,7 @@ def replay(
     )  # fmt: skip
 
 
-def _run(
-    recorded: RecordedSpace, legal: LegalSet, name: str, seed: int, wanted_s: float, most_count: int, rule: StopRule
-) -> ReplayRun:
+def _run(recorded: RecordedSpace, legal: LegalSet, name: str, seed: int, wanted_s: float, most_count: int) -> ReplayRun:
     """Return one run, which ends at the first configuration whose recorded time is good enough."""
 
     def times_of(trial: Trial) -> RecordedTimes:
@@ -58,7 +54,7 @@ def _run(
     )
     search_trials(
         legal, SEARCHES[name](legal, seed, 1),
-        lambda configuration, best_s: recorded_trial(recorded, configuration, best_s, rule), limits, journal,
+        lambda configuration, best_s: recorded_trial(recorded, configuration, best_s), limits, journal,
     )  # fmt: skip
     tried = [times_of(trial) for trial in journal.trials]
     return ReplayRun(
@@ -69,21 +65,21 @@ def _run(
     )  # fmt: skip
 
 
-def recorded_trial(recorded: RecordedSpace, configuration: Configuration, best_s: float, rule: StopRule) -> Trial:
+def recorded_trial(recorded: RecordedSpace, configuration: Configuration, best_s: float) -> Trial:
     """Return the trial that a measurement would give whose calls take the recorded times in their order."""
     times, settings = recorded.times[configuration], recorded.space.named(configuration)
     if not times.samples_s:
-        return Trial(number=0, settings=settings, outcome=FAILED, note=times.note)
+        return Trial(position=0, settings=settings, outcome=FAILED, note=times.note)
     samples: list[float] = []
     reason = None
     for sample_s in times.samples_s:
         samples.append(sample_s)
-        reason = rule.reason(samples, best_s)
+        reason = stop_reason(samples, best_s)
         if reason is not None:
             break
     outcome = STOPPED if reason and statistics.median(samples) > best_s else TIMED
     return Trial(
-        number=0, settings=settings, outcome=outcome, time_s=statistics.median(samples), samples_s=tuple(samples),
+        position=0, settings=settings, outcome=outcome, time_s=statistics.median(samples), samples_s=tuple(samples),
         spent_s=sum(samples), note=reason or "",
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ class StudyJournal:
         self._begun[key] = self._begun.get(key, 0) + 1
         if self._begun[key] > MOST_BEGUN:
             note = f"the program ended {MOST_BEGUN} times while it ran"
-            return Trial(number=len(self.trials) + 1, settings=settings, outcome=FAILED, note=note)
+            return Trial(position=len(self.trials) + 1, settings=settings, outcome=FAILED, note=note)
         self._append({"begin": dict(settings)})
         return None
 

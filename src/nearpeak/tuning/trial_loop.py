@@ -12,7 +12,7 @@ from nearpeak.tuning.search_choice import Search
 from nearpeak.tuning.study_journal import StudyJournal
 
 Evaluate = Callable[[Configuration, float], Trial]
-"""From a configuration and the best time until now, its trial; the number is the loop's to give."""
+"""From a configuration and the best time until now, its trial; the position is the loop's to give."""
 Bound = Callable[[Configuration], float]
 """Proved lower bound of a configuration's time."""
 
@@ -64,7 +64,7 @@ def search_trials(
             journal.add(trial)
             progress(trial, min(best_s, trial.score_s))
         score_s = trial.bound_s if trial.outcome == PRUNED else trial.score_s
-        several = [trial.objectives.get(name, inf) for name in limits.objectives]
+        several = [trial.values.get(name, inf) for name in limits.objectives]
         search.tell(index, *(several or [score_s]))
         best_s, spent_s = min(best_s, trial.score_s), spent_s + trial.spent_s
         run_count, seen_count = run_count + (trial.outcome != PRUNED), seen_count + 1
@@ -86,15 +86,15 @@ def _tried(
     legal: LegalSet, index: int, best_s: float, evaluate: Evaluate, bound_s: Bound, journal: StudyJournal
 ) -> Trial:
     """Return the trial of a configuration: excluded by its bound, or run."""
-    configuration, number = legal.configuration(index), len(journal.trials) + 1
+    configuration, position = legal.configuration(index), len(journal.trials) + 1
     settings, least_s = legal.space.named(configuration), bound_s(configuration)
     if isfinite(best_s) and least_s > best_s:
         note = f"its bound is {least_s / best_s:.2f} × the best time"
-        return Trial(number=number, settings=settings, outcome=PRUNED, bound_s=least_s, note=note)
+        return Trial(position=position, settings=settings, outcome=PRUNED, bound_s=least_s, note=note)
     failed = journal.begin(settings)
     if failed is not None:
         return failed
-    trial = dataclasses.replace(evaluate(configuration, best_s), number=number, bound_s=least_s)
+    trial = dataclasses.replace(evaluate(configuration, best_s), position=position, bound_s=least_s)
     if trial.score_s >= least_s:
         return trial
     note = f"its time of {trial.score_s:.4g} s is below its bound of {least_s:.4g} s: a timer, rule or figure is wrong"

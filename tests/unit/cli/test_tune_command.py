@@ -63,7 +63,7 @@ def test_a_study_of_two_objectives_gives_the_front_and_goes_on(space, tmp_path):
     assert len(json.loads(done.stdout)["trials"]) == 5
     record = json.loads(run(*words, "--budget", 50, "--json").stdout)
     assert record["legal_count"] == len(record["trials"]) == 15
-    front = [trial["settings"] for trial in record["trials"] if trial["number"] in record["front"]]
+    front = [trial["settings"] for trial in record["trials"] if trial["position"] in record["front"]]
     assert {"width": 1, "depth": 1} in front
     assert {"width": 8, "depth": 4} in front
     assert sum(trial["outcome"] == "failed" for trial in record["trials"]) == 3

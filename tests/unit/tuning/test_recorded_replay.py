@@ -18,7 +18,6 @@ from nearpeak.tuning.recorded_replay import (
     replay,
 )
 from nearpeak.tuning.recorded_space import read_recorded_space
-from nearpeak.tuning.staged_stop import StopRule
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,7 @@ def test_the_model_needs_few_evaluations_and_repeats_itself(recorded):
 def test_stopping_early_never_stops_what_is_faster(recorded):
     best_s = recorded.best_s * 1.3
     for configuration, times in recorded.times.items():
-        trial = recorded_trial(recorded, configuration, best_s, StopRule())
+        trial = recorded_trial(recorded, configuration, best_s)
         if not times.samples_s:
             assert trial.outcome == FAILED
             assert trial.score_s == math.inf

@@ -32,8 +32,8 @@ def searched(path, name="model", stop_after=None, bound_s=lambda _: 0.0, limits=
         time = time_ms(*configuration)
         named = SPACE.named(configuration)
         if time is None:
-            return Trial(number=0, settings=named, outcome=FAILED, note="planted")
-        return Trial(number=0, settings=named, outcome=TIMED, time_s=time, samples_s=(time,), spent_s=1.0)
+            return Trial(position=0, settings=named, outcome=FAILED, note="planted")
+        return Trial(position=0, settings=named, outcome=TIMED, time_s=time, samples_s=(time,), spent_s=1.0)
 
     with study_journal(path, REQUEST) as journal:
         with contextlib.suppress(StoppedError):
@@ -100,7 +100,7 @@ def test_a_larger_budget_goes_on_and_a_finished_study_runs_nothing(tmp_path):
         ('{"key":"1","nearpeak_study":1,"request":{"seed":4,"space":"planted"}}\n', "another study: seed differs"),
         ("HEAD[1, 2\n", "line 2: is no line of a journal"),
         ('HEAD{"other": 1}\n', "line 2: is neither begin, trial nor contest"),
-        ('HEAD{"trial": {"number": "x"}}\n', "line 2"),
+        ('HEAD{"trial": {"position": "x"}}\n', "line 2"),
     ],
 )
 def test_what_is_no_journal_of_this_study_is_refused_and_kept(tmp_path, text, message):

@@ -10,7 +10,7 @@ from nearpeak.core.tuning.study import FAILED, PRUNED, TIMED, WRONG, Trial
 from nearpeak.tuning.finalists import winner_of
 from nearpeak.tuning.legal_set import legal_set
 from nearpeak.tuning.search_choice import SEARCHES, search_name
-from nearpeak.tuning.staged_stop import StopRule
+from nearpeak.tuning.staged_stop import stop_reason
 from nearpeak.tuning.study_journal import StudyJournal
 from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
@@ -22,8 +22,8 @@ def trial_of(configuration, outcome=TIMED, factor=1.0):
     time = (time_ms(*configuration) or 99) * factor
     named = SPACE.named(configuration)
     if outcome == WRONG:
-        return Trial(number=0, settings=named, outcome=WRONG, note="planted")
-    return Trial(number=0, settings=named, outcome=TIMED, time_s=time, samples_s=(time,), spent_s=time)
+        return Trial(position=0, settings=named, outcome=WRONG, note="planted")
+    return Trial(position=0, settings=named, outcome=TIMED, time_s=time, samples_s=(time,), spent_s=time)
 
 
 def judged(ratio):
@@ -132,14 +132,13 @@ def test_the_default_runs_first():
 
 
 def test_stages_stop_what_is_clear_and_time_what_is_close_in_full():
-    rule = StopRule()
-    assert rule.reason([1.21], 1.0) == "1.21 × the best after 1 call"
-    assert rule.reason([0.5], 1.0) is None
-    assert rule.reason([1.0] * 31, 1.0) is None
-    assert rule.reason([1.0] * 32, 1.0) == ""
-    assert rule.reason([1.06] * 8, 1.0) == "1.06 × the best after 8 calls"
-    assert rule.reason([5.0] * 4, float("inf")) is None
-    assert rule.reason([5.0] * 8, float("inf")) == ""
+    assert stop_reason([1.21], 1.0) == "1.21 × the best after 1 call"
+    assert stop_reason([0.5], 1.0) is None
+    assert stop_reason([1.0] * 31, 1.0) is None
+    assert stop_reason([1.0] * 32, 1.0) == ""
+    assert stop_reason([1.06] * 8, 1.0) == "1.06 × the best after 8 calls"
+    assert stop_reason([5.0] * 4, float("inf")) is None
+    assert stop_reason([5.0] * 8, float("inf")) == ""
 
 
 def test_searches_are_chosen_by_name_and_number_of_objectives():

@@ -157,7 +157,7 @@ def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
 
         def trial(row: "Trial", best_s: float) -> None:
             words = f"best {brief(best_s, 's')}" if best_s < inf else "none is right yet"
-            bar.update(task, completed=row.number, description=f"{words}, last {row.outcome}")
+            bar.update(task, completed=row.position, description=f"{words}, last {row.outcome}")
 
         def contest(row: "Contest") -> None:
             bar.update(task, description=f"pairs: {row.verdict}")

@@ -16,7 +16,7 @@ WRONG, FAILED, ABSENT = "wrong", "failed", "not recorded"
 class Trial:
     """One configuration that was tried."""
 
-    number: int
+    position: int
     """Place in the order of trials, from 1."""
     settings: Mapping[str, Setting]
     """Value of each parameter."""
@@ -32,8 +32,8 @@ class Trial:
     """Wall time that the trial took, with compilation and checks."""
     note: str = ""
     """Reason for having no time, or why it was stopped."""
-    objectives: Mapping[str, float] = field(default_factory=dict)
-    """What it reached, where a function evaluates configurations; smaller is better."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """What it reached in each objective, where a function evaluates configurations; smaller is better."""
 
     @property
     def score_s(self) -> float:
@@ -99,14 +99,25 @@ class Study:
     """Configuration proved faster than the default in pairs; none where there is no such."""
     objectives: tuple[str, ...] = ()
     """Names of what is minimised, where a function evaluates configurations."""
-    front: tuple[int, ...] = ()
-    """Numbers of the trials that no other beats in all objectives."""
 
     @property
     def best(self) -> Trial | None:
         """Trial with the least time of the search; none where every one failed."""
         timed = [trial for trial in self.trials if trial.score_s < inf]
         return min(timed, key=lambda trial: trial.score_s, default=None)
+
+    @property
+    def front(self) -> tuple[Trial, ...]:
+        """Trials that no other beats in one objective and equals in the rest."""
+        trials = {trial.position: trial for trial in self.trials if trial.values}
+        rows = {place: tuple(trial.values[name] for name in self.objectives) for place, trial in trials.items()}
+        beaten = {
+            place
+            for place, row in rows.items()
+            for other in rows.values()
+            if other != row and all(left <= right for left, right in zip(other, row, strict=True))
+        }
+        return tuple(trial for place, trial in trials.items() if place not in beaten)
 
     def count_of(self, outcome: str) -> int:
         """Return how many trials ended so."""
@@ -115,7 +126,7 @@ class Study:
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
         best = self.best
-        found = {"best": None if best is None else best.number}
+        found = {"best": None if best is None else best.position, "front": [trial.position for trial in self.front]}
         plain: dict[str, Any] = STUDIES.plain(self)
         return plain | found
 

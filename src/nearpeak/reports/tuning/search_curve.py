@@ -50,8 +50,8 @@ def _dot(trial: Trial, count: int, axis: Axis) -> str:
     height_s = trial.bound_s if trial.outcome == PRUNED else trial.time_s
     y = percent_of(1 - axis.at_ratio(height_s)) if height_s else "0%"
     time = show(trial.time_s, "s") if trial.time_s else trial.outcome
-    x, colour = percent_of(trial.number / (count + 1)), _COLOURS.get(trial.outcome, "")
-    title = escape(f"{trial.number}: {settings_text(trial.settings)}: {time} {trial.note}")
+    x, colour = percent_of(trial.position / (count + 1)), _COLOURS.get(trial.outcome, "")
+    title = escape(f"{trial.position}: {settings_text(trial.settings)}: {time} {trial.note}")
     return f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"><title>{title}</title></circle>'
 
 
@@ -59,7 +59,7 @@ def _best(study: Study, axis: Axis) -> Iterator[str]:
     """Yield the steps of the best so far."""
     best_s, count = inf, len(study.trials)
     for trial in study.trials:
-        x = percent_of(trial.number / (count + 1))
+        x = percent_of(trial.position / (count + 1))
         if trial.score_s < best_s:
             y = percent_of(1 - axis.at_ratio(trial.score_s))
             if best_s < inf:
@@ -67,5 +67,5 @@ def _best(study: Study, axis: Axis) -> Iterator[str]:
                 yield f'<line x1="{x}" x2="{x}" y1="{above}" y2="{y}" style="stroke:var(--ink)"/>'
             best_s = trial.score_s
         if best_s < inf:
-            y, after = percent_of(1 - axis.at_ratio(best_s)), percent_of((trial.number + 1) / (count + 1))
+            y, after = percent_of(1 - axis.at_ratio(best_s)), percent_of((trial.position + 1) / (count + 1))
             yield f'<line x1="{x}" x2="{after}" y1="{y}" y2="{y}" style="stroke:var(--ink)"/>'

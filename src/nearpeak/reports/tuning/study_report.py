@@ -119,7 +119,13 @@ def _fastest(study: Study) -> Iterator[Block]:
         return
     timed = sorted((trial for trial in study.trials if trial.outcome == TIMED), key=lambda trial: trial.score_s)
     rows = [
-        (_words(trial.settings), trial.time_s, (trial.time_s or inf) / best.time_s, len(trial.samples_s), trial.number)
+        (
+            _words(trial.settings),
+            trial.time_s,
+            (trial.time_s or inf) / best.time_s,
+            len(trial.samples_s),
+            trial.position,
+        )
         for trial in timed
     ]
     heads = ("~`configuration", "#time_s|time", "#against|× best", "#calls", "+#trial")
@@ -132,13 +138,12 @@ def _fastest(study: Study) -> Iterator[Block]:
 
 def _front(study: Study) -> Iterator[Block]:
     """Yield the configurations that no other beats."""
-    shown = [trial for trial in study.trials if trial.number in study.front]
-    shown.sort(key=lambda trial: trial.objectives[study.objectives[0]])
+    shown = sorted(study.front, key=lambda trial: trial.values[study.objectives[0]])
     heads = (
         "~`configuration",
         *(f"#{name}|{name.removesuffix('_s').removesuffix('_ratio')}" for name in study.objectives),
     )
-    rows = [(_words(trial.settings), *(trial.objectives[name] for name in study.objectives)) for trial in shown]
+    rows = [(_words(trial.settings), *(trial.values[name] for name in study.objectives)) for trial in shown]
     yield Table(
         columns=columns(*heads), rows=rows, name="front", caption="Configurations that no other beats",
         brief_count=2 * _SHOWN, rest="… and more with --json", empty="none has a result",
@@ -184,7 +189,7 @@ def _counts(study: Study) -> str:
 def _trials(study: Study) -> Table:
     """Return all trials in order."""
     rows = [
-        (trial.number, _words(trial.settings), trial.outcome, trial.time_s, len(trial.samples_s), trial.note)
+        (trial.position, _words(trial.settings), trial.outcome, trial.time_s, len(trial.samples_s), trial.note)
         for trial in study.trials
     ]
     heads = ("#trial", "~`configuration", "outcome", "#time_s|time", "#calls", "~>note")

@@ -12,12 +12,12 @@ from nearpeak.reports.tuning.study_report import document_of, to_json
 
 DEFAULT, FAST = {"block": 16}, {"block": 64}
 TRIALS = (
-    Trial(number=1, settings=DEFAULT, outcome=TIMED, time_s=2e-3, samples_s=(2e-3,) * 8),
-    Trial(number=2, settings={"block": 8}, outcome=STOPPED, time_s=5e-3, samples_s=(5e-3,), note="2.50 × the best"),
-    Trial(number=3, settings={"block": 32}, outcome=WRONG, note="NUMERIC_FAIL in V5"),
-    Trial(number=4, settings=FAST, outcome=TIMED, time_s=1e-3, samples_s=(1e-3,) * 32),
-    Trial(number=5, settings={"block": 4}, outcome=PRUNED, bound_s=3e-3),
-    Trial(number=6, settings={"block": 1}, outcome=FAILED, note="<b>crashed</b>"),
+    Trial(position=1, settings=DEFAULT, outcome=TIMED, time_s=2e-3, samples_s=(2e-3,) * 8),
+    Trial(position=2, settings={"block": 8}, outcome=STOPPED, time_s=5e-3, samples_s=(5e-3,), note="2.50 × the best"),
+    Trial(position=3, settings={"block": 32}, outcome=WRONG, note="NUMERIC_FAIL in V5"),
+    Trial(position=4, settings=FAST, outcome=TIMED, time_s=1e-3, samples_s=(1e-3,) * 32),
+    Trial(position=5, settings={"block": 4}, outcome=PRUNED, bound_s=3e-3),
+    Trial(position=6, settings={"block": 1}, outcome=FAILED, note="<b>crashed</b>"),
 )
 WON = Contest(
     champion=DEFAULT, challenger=FAST, verdict="improvement", time_ratio=0.55, low_ratio=0.5, high_ratio=0.6,
