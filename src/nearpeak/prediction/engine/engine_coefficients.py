@@ -85,4 +85,14 @@ def has_engine_model(target: Target) -> bool:
     >>> has_engine_model(target_of("jetson_orin_nano:15W")), has_engine_model(target_of("h100_sxm"))
     (True, False)
     """
-    return stock_of(target).name.startswith("jetson_") and target.dram.bandwidth_bytes_per_s is not None
+    return is_jetson(target) and target.dram.bandwidth_bytes_per_s is not None
+
+
+def is_jetson(target: Target) -> bool:
+    """Return whether a target is an NVIDIA board of the Jetson kind, in whatever power mode.
+
+    >>> from nearpeak.targets import target_of
+    >>> is_jetson(target_of("jetson_orin_nano:15W")), is_jetson(target_of("l4"))
+    (True, False)
+    """
+    return stock_of(target).name.startswith("jetson_")

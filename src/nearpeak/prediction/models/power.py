@@ -1,6 +1,7 @@
 """Board power model: the draw of each unit, the power limit, and the clock to which the board throttles."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,13 @@ from typing import Any
 from nearpeak.base.identity_key import Same
 from nearpeak.core.answers.expected_energy import PARTS
 from nearpeak.core.answers.prediction import Calibration
+from nearpeak.core.edge.scoped_power import PowerScope
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.prediction.calibration.coefficient_reader import calibration_of_group, read_coefficients
 from nearpeak.prediction.documented_target import documented_of, stock_of
+from nearpeak.prediction.engine.engine_coefficients import is_jetson
+from nearpeak.prediction.engine.engine_power import power_law
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
 from nearpeak.prediction.power.unit_activity import Busy, activity, busy_times
 from nearpeak.prediction.power.voltage import clock_drawing, drawn_ratio
@@ -141,8 +145,21 @@ def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Pa
 def demand_of(target: Target, busy: Busy, values: Any, time_s: Any) -> Parts:
     """Return the same of cases that keep units so busy."""
     shares, limit_w, drawn = activity(busy, time_s), board_w(stock_of(target)), _drawn_at_top(Same(target))
+    if is_jetson(target):
+        return _rail_demand(target, shares)
     demand = [limit_w * value * shares[name] for name, value in zip(PARTS, values, strict=True)]
     return [watts * drawn if place in _CLOCKED else watts for place, watts in enumerate(demand)]
+
+
+def _rail_demand(target: Target, shares: Mapping[str, Any]) -> Parts:
+    """Return the power of a Jetson's parts at the wall, from published meters instead of a share of its limit."""
+    law, stock = power_law(PowerScope.WALL), stock_of(target)
+    pace = target.sm_count * target.clock_hz / 1e9
+    slower = stock.sm_count * stock.clock_hz / (target.sm_count * target.clock_hz)
+    products = smaller(slower * shares["products"], 1.0)
+    clocked = pace**law.pace_exponent_ratio
+    watts = {"idle": law.rest_w, "busy": law.clock_w * clocked, "products": law.products_w * clocked * products}
+    return [watts.get(name, 0.0) for name in PARTS]
 
 
 @lru_cache(maxsize=256)
@@ -199,6 +216,21 @@ def power_calibration(device: str, dtype: str) -> Calibration:
                             stored[f"power.{group}"], name, KERNEL_MODEL, FAR_RATIO if distance else 1.0
                         )
     raise NotModelledError(f"{device}: no coefficients for power in {dtype}")
+
+
+def meter_calibration(target: Target, used: Calibration) -> Calibration:
+    """Return interval and source of a Jetson's power, which published meters give; those of other boards as they are.
+
+    Args:
+        used: coefficients of other boards.
+    """
+    if not is_jetson(target):
+        return used
+    law = power_law(PowerScope.WALL)
+    return replace(
+        used, name="jetson_tensorrt power.wall", row_count=law.row_count, source=law.source,
+        low_ratio={"power": 1 / law.interval_ratio}, high_ratio={"power": law.interval_ratio}, distance_count=1,
+    )  # fmt: skip
 
 
 def _no_rows(target: Target, cases: CaseColumns, _scalars: Any, _setting: Setting) -> Rows:

@@ -19,6 +19,7 @@ from nearpeak.prediction.models.power import (  # fmt: skip
     demand_of,
     demand_w,
     limited_w,
+    meter_calibration,
     power_calibration,
     top_ratio,
 )
@@ -55,6 +56,7 @@ def format_of(cases: CaseColumns) -> str:
 def _energy_parts(target: Target, dtype: str, busy: Busy, time_s: Any) -> tuple[list[Any], Calibration]:
     """Return the energy by part, each a column, or a number for one case, and the coefficients behind it."""
     used, values = _power_scalars(_measured_name(target), dtype)
+    used = meter_calibration(target, used)
     watts = limited_w(demand_of(target, busy, values, time_s), board_w(target))
     return [part_w * time_s for part_w in watts], used
 
