@@ -13,17 +13,18 @@ from pathlib import Path
 from tests.unit.measurement.training import matrix_of_sleeps as sleeps
 
 from benchmarks._figures import Figure
-from nearpeak.core.edge.training_matrix import ITEMS, MODELS, CellLog, TrainingCell
+from nearpeak.core.edge.training_matrix import ITEMS, MODELS, PHASES, CellLog, TrainingCell
 from nearpeak.history.regression_groups import regressed
 from nearpeak.history.series_tracks import track_of
 from nearpeak.measurement.training import training_run
+from nearpeak.measurement.training.batch_clock import BatchClock
 from nearpeak.measurement.training.training_run import run_cell
 from nearpeak.store import open_store
 from nearpeak.store.training_records import training_record
 
 FIGURES = (
     "train_bench_kills", "train_bench_kill_faults", "train_bench_planted_synthetic", "train_bench_workloads",
-    "train_bench_phase_gap", "train_bench_observer", "train_bench_planted_real",
+    "train_bench_phase_gap", "train_bench_marks", "train_bench_observer", "train_bench_planted_real",
 )  # fmt: skip
 KILLS, SEED = 200, 0
 HISTORIES, ROUNDS, PLANTED = 40, 12, 0.05
@@ -44,6 +45,8 @@ def measure() -> Iterator[Figure]:
         yield Figure(name="train_bench_workloads", value=full, unit="", bar="3", passed=full == len(MODELS), seed=0)
         gap = max(abs(sum(e.phases_s.values()) / e.epoch_s - 1) for log in logs for e in log.epochs)
         yield Figure(name="train_bench_phase_gap", value=gap, unit="", bar="<= 0.01", passed=gap <= 0.01, seed=0)
+        marks = mark_ratio(logs[0])
+        yield Figure(name="train_bench_marks", value=marks, unit="", bar="<= 0.01", passed=marks <= 0.01)
         cost = observer_ratio(data)
         yield Figure(name="train_bench_observer", value=cost, unit="", bar="<= 0.01", passed=cost <= 0.01, seed=0)
         found = planted_real(data)
@@ -119,6 +122,18 @@ def is_full(log: CellLog) -> bool:
         and (epoch.energies or log.facts["energy"].startswith("not measured"))
         for epoch in log.epochs
     )  # fmt: skip
+
+
+def mark_ratio(log: CellLog) -> float:
+    """Return the time of marking the phases of a batch over that of the shortest batch of a run."""
+    clock, times_s = BatchClock(), list[float]()
+    for _ in range(50):
+        begun_s = time.perf_counter()
+        for _ in range(100 * len(PHASES)):
+            clock.mark()
+        times_s.append((time.perf_counter() - begun_s) / 100)
+    columns = [log.epochs[-1].channels[f"{name}_ns"] for name in PHASES]
+    return min(times_s) / (min(map(sum, zip(*columns, strict=True))) / 1e9)
 
 
 def observer_ratio(data: Path) -> float:

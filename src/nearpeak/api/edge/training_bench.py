@@ -10,7 +10,7 @@ from nearpeak.base.host_system import cpu_name
 from nearpeak.core.edge.bench_answer import BenchAnswer, BenchRow, StepTarget
 from nearpeak.core.edge.training_matrix import CellLog, TrainingCell, TrainingMatrix
 from nearpeak.core.history.stored_run import Device, Revision, Series
-from nearpeak.errors import NearpeakError, NotFoundError
+from nearpeak.errors import MeasureError, NearpeakError, NotFoundError
 from nearpeak.measurement.training.cell_process import Execute, executed_apart
 from nearpeak.measurement.training.matrix_run import code_version, run_matrix
 from nearpeak.measurement.training.run_journal import RunJournal
@@ -38,12 +38,17 @@ def run_bench(
         execute: runs a cell; by default a process of its own.
 
     Raises:
-        MeasureError: another process runs the plan.
+        MeasureError: another process runs the plan, or there is no CUDA device for it.
         StoreError: the store cannot be written.
     """
     version = "\n".join(filter(None, (code_version(), campaign, revision.sha if revision else "")))
     until_s, done, left = time.monotonic() + budget_s, list[CellLog](), 0
     failures = list[tuple[TrainingCell, str]]()
+    if execute is None and plan.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise MeasureError("train-bench: there is no CUDA device here; --device cpu trains on the processor")
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(store, create=True)) if store else None
         journal = stack.enter_context(RunJournal(folder))
@@ -57,9 +62,9 @@ def run_bench(
                 done.append(log)
                 if opened is not None:
                     opened.ingest(training_record(log, revision, branch))
-            elif state == "quarantined":
+            elif state in ("quarantined", "refused"):
                 failures.append((cell, reason))
-                if opened is not None:
+                if opened is not None and state == "quarantined":
                     device = Device(name=cpu_name() if cell.device == "cpu" else cell.device)
                     opened.ingest(failed_record(cell, cell.key(version), reason, device, revision))
             else:

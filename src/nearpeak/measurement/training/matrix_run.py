@@ -31,18 +31,23 @@ def run_matrix(
 
     Args:
         version: of the code, part of each cell's identity.
+        changes_modes: whether the power mode of the board may be set; else cells of other modes are `refused`, which is
+            no failure.
         until_s: moment of `time.monotonic` after which no cell is begun; the others are yielded as `planned`.
-        changes_modes: whether the power mode of the board may be set.
         told: is called before a cell is run.
     """
     for cell in cells:
-        key = cell.key(version)
+        key, mode = cell.key(version), present_mode()
+        if cell.mode not in (HERE, mode) and not changes_modes and journal.state(key) != "done":
+            words = f"the board is in mode {mode or 'unknown'}; --allow-mode-changes lets the plan set {cell.mode}"
+            yield cell, "refused", words, None
+            continue
         while journal.state(key) not in ("done", "quarantined") and time.monotonic() < until_s:
             if told is not None:
                 told(cell)
             journal.begin(key)
             try:
-                if changes_modes and cell.mode not in (HERE, present_mode()):
+                if cell.mode not in (HERE, present_mode()):
                     change_mode(cell.mode)
                 log = execute(cell, key)
             except NearpeakError as error:

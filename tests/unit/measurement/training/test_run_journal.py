@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from dataclasses import replace
 
 import pytest
 from tests.unit.measurement.training import matrix_of_sleeps as sleeps
@@ -98,6 +99,15 @@ def test_a_cell_that_fails_three_times_is_quarantined(tmp_path):
         assert [(state, reason) for cell, state, reason, _ in steps if cell == bad] == [("quarantined", "no luck")]
         assert len([state for _, state, _, _ in steps if state == "done"]) == len(steps) - 1
     assert len(tried) == 3
+
+
+def test_another_power_mode_is_refused_and_no_failure(tmp_path):
+    cells = [replace(cell, mode="a mode that no machine is in") for cell in sleeps.PLAN.cells()]
+    for _ in range(4):
+        with RunJournal(tmp_path) as journal:
+            steps = list(run_matrix(cells, journal, sleeps.execute, version="1"))
+            assert {(state, journal.state(cell.key("1"))) for cell, state, _, _ in steps} == {("refused", "planned")}
+            assert "--allow-mode-changes" in steps[0][2]
 
 
 def test_a_budget_leaves_cells_planned(tmp_path):
