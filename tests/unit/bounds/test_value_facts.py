@@ -1,6 +1,7 @@
 """Facts of values: formats, states of zero, selections and guessed sizes lower the bound to what equivalents need."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -177,3 +178,10 @@ def test_no_bound_is_above_that_of_an_equivalent_program(name):
 
 def test_no_bound_of_mixed_stages_is_above_that_of_an_equivalent_program():
     assert [found for seed in range(20) for found in violations(seed)] == []
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_saved_product_may_lack_the_tensors_that_it_reads(count):
+    whole = taken(torch.mm, empty(16, 16), empty(16, 16))
+    part = replace(whole, calls=tuple(replace(call, reads=call.reads[:count]) for call in whole.calls))
+    assert least_work(part)[1].simplified.flop == least_work(whole)[1].simplified.flop

@@ -67,7 +67,8 @@ def _refined(call: Call, work: Work | None, site: FactSite | None, algorithm: st
     if zero_factor(site):
         reads = call.reads if call.form else call.reads[2:]
         return replace(call, reads=reads), _without_products(work), "zero_factor"
-    if call.form is None and call.case is not None and call.case.op == "gemm" and site.operands[0].fact.selects == (1,):
+    is_gemm = call.form is None and call.case is not None and call.case.op == "gemm"
+    if is_gemm and site.operands and site.operands[0].fact.selects == (1,):
         return _with_one_row(call), _without_products(work), "selected_rows"
     carriers = product_carriers(site)
     if carriers is None:
