@@ -27,7 +27,7 @@ def test_a_set_larger_than_the_pool_is_searched_near_the_best():
     legal = legal_set(TuningSpace(name="large", parameters=tuple(names)))
     assert len(legal) == 8**5 > POOL_COUNT
     search, scores = ModelSearch(legal, 0), []
-    for _ in range(60):
+    for _ in range(45):
         index = search.propose()
         scores.append(1.0 + float(((legal.places[index] - 3) ** 2).sum()))
         search.tell(index, scores[-1])
