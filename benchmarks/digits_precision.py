@@ -24,7 +24,7 @@ def measure() -> Iterator[Figure]:
         found = trained_accuracies(source, NAMES, NAMES, SEED_COUNT, epochs)
         for name in NAMES:
             ptq, qat = found[name]
-            points = [100 * (new - old) for new, old in zip(qat.right_ratios, ptq.right_ratios, strict=True)]
+            points = [100 * (new - old) for new, old in zip(qat.right_ratio, ptq.right_ratio, strict=True)]
             print(f"  {net} {name}: ptq {100 * ptq.mean_ratio:.1f} ({100 * (ptq.difference_ratio or 0):+.1f}), qat "
                   f"{100 * qat.mean_ratio:.1f} ({100 * (qat.difference_ratio or 0):+.1f})", flush=True)  # fmt: skip
             if name == "int8":

@@ -225,7 +225,7 @@ def _runs(
         SchemeRun(**{
             **record, "executed": record["executed"] and _graph_of(record["executed"]),
             "accuracy": record["accuracy"] and Accuracy(
-                right_ratios=tuple(record["accuracy"]["right_ratios"]), trained=record["accuracy"]["trained"]
+                right_ratio=tuple(record["accuracy"]["right_ratio"]), trained=record["accuracy"]["trained"]
             ),
         })
         for record in records
@@ -284,7 +284,7 @@ def training_precision(
         PrecisionRow(
             precision=name, weight_bytes=None, activation_bytes=None, times=(),
             trained=tuple(
-                Accuracy(right_ratios=tuple(one["right_ratios"]), control_ratios=tuple(one["control_ratios"]),
+                Accuracy(right_ratio=tuple(one["right_ratio"]), control_ratio=tuple(one["control_ratio"]),
                          trained=one["trained"])
                 for one in accuracies
             ),

@@ -18,7 +18,7 @@ from nearpeak.units import parse
 if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.precision.actual_gain import Steps
-    from nearpeak.reports.precision.precision_report import Priced
+    from nearpeak.reports.precision_report import Priced
 
 TRACE = typer.Option(None, "--trace", help="Trace of the model under autocast: its precision, and where time went.")
 BASELINE = typer.Option(None, "--baseline", help="With --trace: the same without autocast, to calibrate and compare.")
@@ -80,7 +80,7 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
     from nearpeak.precision.actual_gain import expected_and_executed
     from nearpeak.precision.expected_times import mixed_precision_of
     from nearpeak.precision.verdict import verdict_of
-    from nearpeak.reports.precision.precision_report import Priced
+    from nearpeak.reports.precision_report import Priced
 
     eager = mixed_precision_of(steps.written, steps.lowered, device, fixed_s=fixed_s)
     if trace is None:
@@ -97,7 +97,7 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
 
 def _deliver(results: "list[Priced]", html: Path | None, *, json: bool) -> None:
     from nearpeak.api.questions import version
-    from nearpeak.reports.precision import precision_report as report
+    from nearpeak.reports import precision_report as report
 
     document = report.document_of(results, version())
     shared.write_page(html, document)
@@ -110,7 +110,7 @@ def _deliver(results: "list[Priced]", html: Path | None, *, json: bool) -> None:
 def _print_precision(path: Path, target: list[str], edits: list[str], *, json: bool) -> None:
     """Print in which precision the products of a trace ran."""
     from nearpeak.precision.actual_gain import precision_of_file
-    from nearpeak.reports.precision import precision_report as report
+    from nearpeak.reports import precision_report as report
 
     devices = shared.targets_of(target, edits) if target else []
     _, precision = precision_of_file(path, devices[0] if devices else None)

@@ -88,7 +88,7 @@ def _refuse(option: str, stated: dict[str, Any]) -> None:
 def _executed(model: str, options: CaptureOptions) -> "tuple[Document, str]":
     """Return the executed precision of a file as document and as JSON."""
     from nearpeak.api.model_precision import executed_precision
-    from nearpeak.reports.precision import executed_precision_report as report
+    from nearpeak.reports.quantisation import executed_precision_report as report
 
     with shared.progress("reading the graph"):
         graph = executed_precision(model, options)
@@ -100,7 +100,7 @@ def _trained(
 ) -> "tuple[Document, str]":
     """Return the accuracies of a model quantised after and in training."""
     from nearpeak.api.model_precision import training_precision
-    from nearpeak.reports.precision import precision_table_report as report
+    from nearpeak.reports.quantisation import precision_table_report as report
 
     with shared.progress("training"):
         table = training_precision(
@@ -114,7 +114,7 @@ def _table(
 ) -> "tuple[Document, str]":
     """Return a model at each precision."""
     from nearpeak.api.model_precision import precision as table_of
-    from nearpeak.reports.precision import precision_table_report as report
+    from nearpeak.reports.quantisation import precision_table_report as report
 
     chosen = _names(schemes) if schemes else None
     with shared.progress("quantising and running the files"):

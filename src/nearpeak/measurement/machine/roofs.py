@@ -95,7 +95,14 @@ def _steps() -> list[Step]:
     torch = _torch()
     steps: list[Step] = [
         ("fp64", lambda: max(_numpy_product("float64"), _torch_product(torch, "float64"))),
-        ("fp32", lambda: _single_product(torch)),
+        (
+            "fp32",
+            lambda: max(
+                _numpy_product("float32"),
+                _torch_product(torch, "float32"),
+                runtime_flop_per_s(PRODUCT_EXTENTS, _best_s),
+            ),
+        ),
     ]
     if torch is not None:
         steps.append(("bf16", lambda: _torch_product(torch, "bfloat16")))
@@ -150,12 +157,6 @@ def _torch_product(torch: Any, dtype: str) -> float:
         return float(2 * extent**3 / _best_s(lambda: torch.mm(a, a, out=out)))
 
     return max(map(rate, PRODUCT_EXTENTS))
-
-
-def _single_product(torch: Any) -> float:
-    """Return the best rate in fp32 over all libraries: ONNX Runtime, too, has kernels of its own."""
-    runtime = runtime_flop_per_s(PRODUCT_EXTENTS, _best_s)
-    return max(_numpy_product("float32"), _torch_product(torch, "float32"), runtime)
 
 
 def _memory(torch: Any) -> float:

@@ -86,7 +86,7 @@ class ExecutedGraph:
     """Dequantisations left as passes of their own."""
     loose_bytes: int | None
     """Bytes that these read and write; none where a shape is unknown."""
-    unlisted: Mapping[str, int]
+    unlisted_count: Mapping[str, int]
     """Operators that the table of product operators does not know, with counts: they may form products."""
 
     @property
@@ -106,7 +106,7 @@ class ExecutedGraph:
 
         >>> graph = ExecutedGraph(name="g", engine="", node_count=1, products=(ExecutedProduct(name="c",
         ...     operator="QLinearConv", precision="int8", mac_count=9),), quantise_count=0, dequantise_count=0,
-        ...     loose_bytes=0, unlisted={})
+        ...     loose_bytes=0, unlisted_count={})
         >>> graph.share_ratio("int8"), graph.share_ratio("fp32")
         (1.0, 0.0)
         """
@@ -120,7 +120,7 @@ def executed_graph(name: str, engine: str, nodes: Sequence[GraphNode]) -> Execut
     """Return which products the nodes of an optimised graph form in which precision."""
     table = product_table()
     loose = [node for node in nodes if node.operator in QUANTISE | DEQUANTISE]
-    sizes = [_passed_bytes(node) for node in loose]
+    sizes = [passed_bytes(node) for node in loose]
     unlisted = [
         f"{node.domain}.{node.operator}".lstrip(".") for node in nodes
         if node.operator in _BODIES or (node.domain not in ("", "ai.onnx") and node.operator not in table)
@@ -131,7 +131,7 @@ def executed_graph(name: str, engine: str, nodes: Sequence[GraphNode]) -> Execut
         quantise_count=sum(node.operator in QUANTISE for node in loose),
         dequantise_count=sum(node.operator in DEQUANTISE for node in loose),
         loose_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
-        unlisted={operator: unlisted.count(operator) for operator in dict.fromkeys(unlisted)},
+        unlisted_count={operator: unlisted.count(operator) for operator in dict.fromkeys(unlisted)},
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def _mac_count(rule: str, node: GraphNode) -> int | None:
     return None
 
 
-def _passed_bytes(node: GraphNode) -> int | None:
+def passed_bytes(node: GraphNode) -> int | None:
     """Return the bytes of elements that a quantisation or dequantisation reads and writes."""
     read, written = (side[0] if side else None for side in (node.inputs, node.outputs))
     if read is None or written is None:

@@ -47,17 +47,17 @@ def node_s(node: GraphNode) -> float | None:
     if not product_table().get(node.operator, ("", ""))[0]:
         elements = costs["element_s"]
         each = (
-            elements[_pass_of(node)] if node.operator in DEQUANTISE else elements.get(node.operator, elements["other"])
+            elements[pass_kind(node)] if node.operator in DEQUANTISE else elements.get(node.operator, elements["other"])
         )
         return float(costs["node_s"] + each * result.elements)
     product = product_of(node)
     if product.mac_count is None:
         return None
     flop_s = 2 * product.mac_count / _rate(node, product.precision, result)
-    return float(costs["node_s"] + max(flop_s, _weights_s(node)) + _scaled_s(node))
+    return float(costs["node_s"] + max(flop_s, weights_s(node)) + scaled_s(node))
 
 
-def _pass_of(node: GraphNode) -> str:
+def pass_kind(node: GraphNode) -> str:
     """Return the kind of a dequantisation: one with a scale for each column has no vector kernel."""
     scale, source = (*node.inputs, None, None)[1], node.inputs[0]
     if scale is None or source is None or scale.elements <= 1:
@@ -79,7 +79,7 @@ def _rate(node: GraphNode, precision: str, result: Array) -> float:
     return float(min(rate, slow["grouped"]) if node.numbers.get("group", 1) > 1 else rate)
 
 
-def _weights_s(node: GraphNode) -> float:
+def weights_s(node: GraphNode) -> float:
     """Return the time in which the largest operand comes from memory, or from a cache that holds it."""
     costs = runtime_costs()
     sizes = [-(-array.elements * array.bits_count // 8) for array in node.inputs[1:] if array is not None]
@@ -88,7 +88,7 @@ def _weights_s(node: GraphNode) -> float:
     return float(largest / costs["cached_bytes_per_s" if is_cached else "memory_bytes_per_s"])
 
 
-def _scaled_s(node: GraphNode) -> float:
+def scaled_s(node: GraphNode) -> float:
     """Return the time of quantising activations within a product, or of scaling its integers."""
     if node.operator not in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat"):
         return 0.0

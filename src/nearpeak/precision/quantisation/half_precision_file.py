@@ -40,11 +40,11 @@ def in_bf16(onnx: Any, model: Any) -> Any:
                 attribute.i = half
     for tensor in tensors:
         if tensor.data_type == single:
-            tensor.CopyFrom(_rounded(onnx, tensor, half))
+            tensor.CopyFrom(rounded_tensor(onnx, tensor, half))
     return made
 
 
-def _rounded(onnx: Any, tensor: Any, half: int) -> Any:
+def rounded_tensor(onnx: Any, tensor: Any, half: int) -> Any:
     """Return a tensor in bf16: the upper half of each fp32 number."""
     values = onnx.numpy_helper.to_array(tensor).astype(np.float32)
     upper = (np.ascontiguousarray(values).view(np.uint32) >> 16).astype("<u2")

@@ -1,4 +1,4 @@
-"""The nodes of a float model to quantise for speed: the cheapest choice by expected times, conversions counted."""
+"""Choice of the nodes of a float model to quantise for speed: cheapest by expected times, conversions counted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -132,7 +132,7 @@ def _shapes_of(onnx: Any, runtime: Any, model: Any) -> dict[str, Array]:
         values = dict(zip(names, session.run_with_ort_values(names, feeds), strict=True))
     except Exception:  # inputs whose values matter, or of a format that NumPy lacks
         return {}
-    return {name: _array(value) for name, value in (feeds | values).items() if value.is_tensor()}
+    return {name: value_array(value) for name, value in (feeds | values).items() if value.is_tensor()}
 
 
 _FORMATS = {"float": "fp32", "float16": "fp16", "double": "fp64", "bfloat16": "bf16", "float8e4m3fn": "fp8_e4m3",
@@ -140,7 +140,7 @@ _FORMATS = {"float": "fp32", "float16": "fp16", "double": "fp64", "bfloat16": "b
 """Canonical formats by the names of ONNX, where they differ."""
 
 
-def _array(value: Any) -> Array:
+def value_array(value: Any) -> Array:
     """Return shape and format of a value of the runtime, which calls its type `tensor(float)`."""
     return _named(str(value.data_type())[len("tensor(") : -1], value.shape())
 

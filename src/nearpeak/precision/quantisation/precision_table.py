@@ -34,9 +34,9 @@ class TargetTime:
 class Accuracy:
     """Part of the labels that a model got right, over repetitions."""
 
-    right_ratios: tuple[float, ...]
+    right_ratio: tuple[float, ...]
     """Right answers over all, by seed; one where nothing is trained."""
-    control_ratios: tuple[float, ...] = ()
+    control_ratio: tuple[float, ...] = ()
     """The same of fp32 with the same extra training, by seed."""
     trained: str = ""
     """`ptq`, `qat`, or empty for fp32."""
@@ -44,17 +44,17 @@ class Accuracy:
     @property
     def mean_ratio(self) -> float:
         """Mean over seeds."""
-        return fmean(self.right_ratios)
+        return fmean(self.right_ratio)
 
     @property
     def sd_ratio(self) -> float | None:
         """Standard deviation over seeds; none for one."""
-        return stdev(self.right_ratios) if len(self.right_ratios) > 1 else None
+        return stdev(self.right_ratio) if len(self.right_ratio) > 1 else None
 
     @property
     def difference_ratio(self) -> float | None:
         """Mean less that of the control; none without a control."""
-        return self.mean_ratio - fmean(self.control_ratios) if self.control_ratios else None
+        return self.mean_ratio - fmean(self.control_ratio) if self.control_ratio else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

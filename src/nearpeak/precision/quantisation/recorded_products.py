@@ -62,11 +62,11 @@ def _recorded(events: Iterable[Any]) -> Iterable[GraphNode]:
         if key in seen or not arguments.get("op_name"):
             continue
         seen.add(key)
-        inputs, outputs = (_arrays(arguments.get(f"{side}_type_shape")) for side in ("input", "output"))
+        inputs, outputs = (profile_arrays(arguments.get(f"{side}_type_shape")) for side in ("input", "output"))
         yield GraphNode(name, str(arguments["op_name"]), "", inputs, outputs, {})
 
 
-def _arrays(rows: Any) -> tuple[Array | None, ...]:
+def profile_arrays(rows: Any) -> tuple[Array | None, ...]:
     """Return the tensors that a profile lists as `[{"float": [1, 3]}, …]`."""
     pairs = [next(iter(row.items()), None) if isinstance(row, Mapping) else None for row in rows or []]
     return tuple(None if pair is None else _array(node_format(str(pair[0])), pair[1]) for pair in pairs)
@@ -79,7 +79,7 @@ def _array(dtype: str | None, shape: Any) -> Array | None:
 
 
 def _engine(name: str, layers: Sequence[Mapping[str, Any]]) -> ExecutedGraph:
-    kinds = [_kind(layer) for layer in layers]
+    kinds = [layer_kind(layer) for layer in layers]
     passes = [_pass(layer) for layer, kind in zip(layers, kinds, strict=True) if kind.startswith(_PASSES)]
     sizes = [size for turned, size in passes if turned]
     regions = [str(layer.get("LayerType", "")) for layer, kind in zip(layers, kinds, strict=True) if _is_region(kind)]
@@ -92,11 +92,11 @@ def _engine(name: str, layers: Sequence[Mapping[str, Any]]) -> ExecutedGraph:
         quantise_count=sum(turned == "quantise" for turned, _ in passes),
         dequantise_count=sum(turned == "dequantise" for turned, _ in passes),
         loose_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
-        unlisted={kind: regions.count(kind) for kind in dict.fromkeys(regions)},
+        unlisted_count={kind: regions.count(kind) for kind in dict.fromkeys(regions)},
     )  # fmt: skip
 
 
-def _kind(layer: Mapping[str, Any]) -> str:
+def layer_kind(layer: Mapping[str, Any]) -> str:
     """Return what a layer computes; without a detailed description the kind of its kernel."""
     stated = str(layer.get("ParameterType", ""))
     return stated or str(layer.get("LayerType", "")).removeprefix("Cask").replace("Gemm", "", 1).strip() or UNKNOWN
@@ -151,11 +151,11 @@ def _pass(layer: Mapping[str, Any]) -> tuple[str, int | None]:
 def _tensors(layer: Mapping[str, Any], side: str) -> tuple[Array | None, ...]:
     rows = layer.get(side)
     return tuple(
-        _described(row) if isinstance(row, Mapping) else None for row in (rows if isinstance(rows, list) else [])
+        layer_tensor(row) if isinstance(row, Mapping) else None for row in (rows if isinstance(rows, list) else [])
     )
 
 
-def _described(row: Mapping[str, Any]) -> Array | None:
+def layer_tensor(row: Mapping[str, Any]) -> Array | None:
     """Return a tensor of a layer's description; none where its format is not stated."""
     text = str(row.get("Format/Datatype", "")).upper()
     dtype = next((name for part, name in _DATA_TYPES if part in text), None)

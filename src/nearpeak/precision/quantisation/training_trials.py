@@ -58,12 +58,12 @@ def trained_accuracies(
                 found.setdefault((name, "qat"), []).append(_right(task, _fitted(task, model, epoch_count)))
     accuracies: dict[str, tuple[Accuracy, ...]] = {
         "fp32": (
-            Accuracy(right_ratios=tuple(control), control_ratios=tuple(control), trained="control"),
-            Accuracy(right_ratios=tuple(base), control_ratios=tuple(control), trained="as made"),
+            Accuracy(right_ratio=tuple(control), control_ratio=tuple(control), trained="control"),
+            Accuracy(right_ratio=tuple(base), control_ratio=tuple(control), trained="as made"),
         )
     }
     for (name, how), values in found.items():
-        one = Accuracy(right_ratios=tuple(values), control_ratios=tuple(control), trained=how)
+        one = Accuracy(right_ratio=tuple(values), control_ratio=tuple(control), trained=how)
         accuracies[name] = (*accuracies.get(name, ()), one)
     return accuracies
 

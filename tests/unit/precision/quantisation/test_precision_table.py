@@ -22,7 +22,7 @@ from nearpeak.precision.quantisation.precision_table import (
 from nearpeak.precision.quantisation.precision_verdict import accuracy_verdicts_of, verdicts_of
 from nearpeak.precision.quantisation.quantised_files import write_quantised
 from nearpeak.reports.document.terminal import to_terminal
-from nearpeak.reports.precision.precision_table_report import document_of, to_json
+from nearpeak.reports.quantisation.precision_table_report import document_of, to_json
 from nearpeak.targets import target_of
 
 onnx = pytest.importorskip("onnx")
@@ -139,7 +139,7 @@ def test_what_cannot_be_asked_is_refused(model, labelled, tmp_path):
 
 def row(name, measured_s, predicted_s, **more):
     graph = ExecutedGraph(
-        name=name, engine="", node_count=1, quantise_count=1, dequantise_count=2, loose_bytes=9, unlisted={},
+        name=name, engine="", node_count=1, quantise_count=1, dequantise_count=2, loose_bytes=9, unlisted_count={},
         products=(ExecutedProduct(name="p", operator="o", precision=name, mac_count=1),),
     )  # fmt: skip
     run = SchemeRun(scheme=f"{name} file", text="", precision=name, measured_s=measured_s, executed=graph)
@@ -158,8 +158,8 @@ def test_a_verdict_says_which_way_it_goes_and_what_ran():
 
 def test_accuracy_is_judged_against_fp32_that_was_trained_as_long():
     control = (0.99, 0.97)
-    low = Accuracy(right_ratios=(0.90, 0.92), control_ratios=control, trained="ptq")
-    high = Accuracy(right_ratios=(0.98, 0.97), control_ratios=control, trained="qat")
+    low = Accuracy(right_ratio=(0.90, 0.92), control_ratio=control, trained="ptq")
+    high = Accuracy(right_ratio=(0.98, 0.97), control_ratio=control, trained="qat")
     assert low.difference_ratio == pytest.approx(-0.07)
     rows = (row("int4", None, None, trained=(low, high)),)
     (sentence,) = accuracy_verdicts_of(PrecisionTable(name="m", targets=(), rows=rows))
@@ -167,7 +167,7 @@ def test_accuracy_is_judged_against_fp32_that_was_trained_as_long():
         sentence
         == "int4: ptq −7.0 points from fp32 trained as long; qat as right as fp32; worth training (+6.5 points)"
     )
-    assert Accuracy(right_ratios=(0.5,)).sd_ratio is None
+    assert Accuracy(right_ratio=(0.5,)).sd_ratio is None
     text = to_terminal(document_of(PrecisionTable(name="m", targets=(), rows=rows, verdicts=(sentence,))), width=80)
     assert text.startswith("m: int4 is as right as fp32 trained as long (qat)")
 

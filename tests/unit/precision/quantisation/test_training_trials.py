@@ -43,13 +43,13 @@ def task(tmp_path, monkeypatch):
 def test_each_seed_has_a_control_that_was_trained_as_long(task):
     found = trained_accuracies(f"{task}:make", ["int8", "int2"], ["int2"], 3, 4)
     control = found["fp32"][0]
-    assert control.right_ratios == pytest.approx((0.94, 0.941, 0.942))
+    assert control.right_ratio == pytest.approx((0.94, 0.941, 0.942))
     assert [one.trained for one in found["int2"]] == ["ptq", "qat"]
     ptq, qat = found["int2"]
-    assert ptq.right_ratios == pytest.approx((0.5, 0.501, 0.502))
-    assert qat.right_ratios == pytest.approx((0.54, 0.541, 0.542))
+    assert ptq.right_ratio == pytest.approx((0.5, 0.501, 0.502))
+    assert qat.right_ratio == pytest.approx((0.54, 0.541, 0.542))
     assert qat.difference_ratio == pytest.approx(-0.4)
-    assert found["int8"][0].control_ratios == control.right_ratios
+    assert found["int8"][0].control_ratio == control.right_ratio
 
 
 @pytest.mark.parametrize(

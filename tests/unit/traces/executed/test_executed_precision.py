@@ -17,9 +17,9 @@ from nearpeak.precision.actual_gain import Steps, expected_and_executed, precisi
 from nearpeak.precision.expected_times import mixed_precision_of  # noqa: E402
 from nearpeak.precision.gap_terms import precision_gap  # noqa: E402
 from nearpeak.precision.verdict import realised_of  # noqa: E402
+from nearpeak.reports import precision_report as formats  # noqa: E402
 from nearpeak.reports.document import Document  # noqa: E402
 from nearpeak.reports.document.terminal import to_terminal  # noqa: E402
-from nearpeak.reports.precision import precision_report as formats  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 
 H100 = target_of("h100_sxm")

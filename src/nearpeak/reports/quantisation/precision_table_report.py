@@ -110,7 +110,7 @@ def _cells(table: PrecisionTable, row: PrecisionRow) -> list[Cell]:
     return [
         *cells,
         _cell(None if best is None else best.measured_s, MEASURED, row.reason),
-        _cell(_executed_ratio(best), MEASURED, row.reason),
+        _cell(executed_ratio_of(best), MEASURED, row.reason),
         _cell(row.weight_bytes, PROVED, row.reason),
         _cell(row.activation_bytes, PROVED, row.reason),
         Cell(
@@ -119,7 +119,7 @@ def _cells(table: PrecisionTable, row: PrecisionRow) -> list[Cell]:
     ]
 
 
-def _executed_ratio(run: SchemeRun | None) -> float | None:
+def executed_ratio_of(run: SchemeRun | None) -> float | None:
     """Return the part of the products' arithmetic that a file forms in its own precision."""
     return None if run is None or run.executed is None else run.executed.share_ratio(run.precision)
 
@@ -137,7 +137,7 @@ def _interval(low_s: float | None, high_s: float | None) -> str:
 def _right(accuracy: Accuracy) -> str:
     """Return an accuracy with its deviation and its difference from the control.
 
-    >>> _right(Accuracy(right_ratios=(0.97, 0.99), control_ratios=(0.99, 0.99), trained="qat"))
+    >>> _right(Accuracy(right_ratio=(0.97, 0.99), control_ratio=(0.99, 0.99), trained="qat"))
     '98.0 ± 1.4 %, −1.0'
     """
     spread = "" if accuracy.sd_ratio is None else f" ± {100 * accuracy.sd_ratio:.1f}"
@@ -184,7 +184,7 @@ def _run_cells(run: SchemeRun, plain_s: float | None) -> list[Cell]:
 def _trained(table: PrecisionTable) -> Iterator[Block]:
     """Yield accuracies from training."""
     rows = [
-        (row.precision, accuracy.trained or "trained", _right(accuracy), len(accuracy.right_ratios))
+        (row.precision, accuracy.trained or "trained", _right(accuracy), len(accuracy.right_ratio))
         for row in table.rows for accuracy in row.trained
     ]  # fmt: skip
     if rows:
@@ -213,14 +213,15 @@ def to_json(table: PrecisionTable) -> str:
     for row in body["rows"]:
         for accuracy in (*row["trained"], *(run["accuracy"] for run in row["runs"] if run["accuracy"])):
             accuracy |= {
-                "mean_ratio": sum(accuracy["right_ratios"]) / len(accuracy["right_ratios"]),
-                "difference_ratio": _difference(accuracy),
+                "mean_ratio": sum(accuracy["right_ratio"]) / len(accuracy["right_ratio"]),
+                "difference_ratio": difference_ratio_of(accuracy),
             }
     head = {"kind": "nearpeak precision table", "schema_version": 1, "marks": marks, "missing": NOT_ASKED}
     return json.dumps(head | body, indent=2)
 
 
-def _difference(accuracy: dict[str, list[float]]) -> float | None:
+def difference_ratio_of(accuracy: dict[str, list[float]]) -> float | None:
+    """Return the difference of a stored accuracy from its control; none without one."""
     return Accuracy(
-        right_ratios=tuple(accuracy["right_ratios"]), control_ratios=tuple(accuracy["control_ratios"])
+        right_ratio=tuple(accuracy["right_ratio"]), control_ratio=tuple(accuracy["control_ratio"])
     ).difference_ratio

@@ -17,7 +17,7 @@ def headline_of(graph: ExecutedGraph) -> str:
     """Return in one line which part of the products is formed in which format.
 
     >>> graph = ExecutedGraph(name="a.onnx", engine="", node_count=1, products=(), quantise_count=0,
-    ...     dequantise_count=0, loose_bytes=0, unlisted={})
+    ...     dequantise_count=0, loose_bytes=0, unlisted_count={})
     >>> headline_of(graph)
     'a.onnx: forms no product'
     """
@@ -27,7 +27,7 @@ def headline_of(graph: ExecutedGraph) -> str:
     if graph.mac_count is None:
         return f"{graph.name}: {_counts(graph, names)}"
     parts = [f"{percent(graph.share_ratio(name) or 0.0)} {_in(name)}" for name in names]
-    of_what = "known products'" if graph.unlisted else "products'"
+    of_what = "known products'" if graph.unlisted_count else "products'"
     return f"{graph.name}: of the {of_what} arithmetic {', '.join(parts)}"
 
 
@@ -60,7 +60,7 @@ def _blocks(graph: ExecutedGraph) -> Iterator[Block]:
         yield f"left as passes of their own: {passes}, {moved}"
     else:
         yield "no quantisation is left as a pass of its own"
-    for operator, count in graph.unlisted.items():
+    for operator, count in graph.unlisted_count.items():
         yield Text(f"not told: {counted(count, 'node')} of {clean(operator)} may form products", "warn")
     packed = [item for item in graph.products if item.weight_bits_count is not None]
     for bits in sorted({item.weight_bits_count or 0 for item in packed}):

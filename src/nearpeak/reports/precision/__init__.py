@@ -1,1 +1,0 @@
-"""Reports on number formats: autocast, executed precision and the table of precisions."""
