@@ -52,9 +52,9 @@ class Batcher:
                 if left <= 0:
                     break
                 self.changed.wait(left)
-            if self.stalls:
-                self.stalls -= 1
-                time.sleep(self.stall_s)
+            stalls, self.stalls = self.stalls, 0
+        time.sleep(stalls * self.stall_s)  # requests keep coming in meanwhile
+        with self.changed:
             return [self.waiting.popleft() for _ in range(min(self.most, len(self.waiting)))]
 
 
