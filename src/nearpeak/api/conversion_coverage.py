@@ -63,7 +63,8 @@ def coverage(
         record = dict(ending.value)
         record["placed"] = tuple((name, count) for name, count in record["placed"])
         rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in record["ledger"])
-        return Conversion(**{**record, "ledger": tuple(rows)})
+        conversion = Conversion(**{**record, "ledger": tuple(rows)})
+        return _with_formats(conversion, model) if runner == "onnxruntime" else conversion
     if ending.verdict == "error":
         raise error_type(ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
     why = {
@@ -72,6 +73,19 @@ def coverage(
     }  # fmt: skip
     reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
     raise MeasureError(f"{model}: {reason.replace(str(path), str(model))}")
+
+
+def _with_formats(conversion: Conversion, model: Path) -> Conversion:
+    """Return a conversion with the number formats in which the runtime forms the products of the whole model."""
+    from nearpeak.api.model_precision import executed_precision
+
+    try:
+        graph = executed_precision(model)
+    except (MeasureError, SpecError):
+        return conversion  # a model that does not run as a whole has no optimised graph
+    formats = tuple((name, count, graph.share_ratio(name)) for name, count in graph.precisions.items())
+    loose = graph.quantise_count + graph.dequantise_count
+    return dataclasses.replace(conversion, executed=formats, loose_count=loose)
 
 
 def engine_coverage(

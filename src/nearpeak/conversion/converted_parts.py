@@ -37,6 +37,11 @@ class Conversion:
     run."""
     placed: tuple[tuple[str, int], ...] = ()
     """Nodes by execution provider, as the runtime partitioned the whole model; some may be fused."""
+    executed: tuple[tuple[str, int, float | None], ...] = ()
+    """Number formats in which products are formed after the runtime's rewrites: name, products, share of the
+    multiply-adds, none where unknown; empty where the runtime does not show its graph."""
+    loose_count: int = 0
+    """Quantisations and dequantisations that the runtime left as passes of their own."""
     ledger: tuple[Fallback, ...]
     """Unconverted nodes, with their share of FLOP and time where known."""
 

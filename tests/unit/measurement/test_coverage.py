@@ -205,3 +205,12 @@ def test_arithmetic_that_is_no_product_counts_where_it_stays_outside_of_graphs(t
 def test_what_cannot_be_converted_is_refused_by_name(tmp_path, name, runner, message):
     with pytest.raises(SpecError, match=message):
         coverage(tmp_path / name, runner)
+
+
+def test_a_conversion_says_in_which_formats_the_runtime_forms_products(tmp_path):
+    pytest.importorskip("onnxruntime")
+    answer = coverage(model(tmp_path / "m.onnx", ["MatMul", "Relu", "MatMul"]), "onnxruntime")
+    assert answer.executed == (("fp32", 2, 1.0),)
+    assert answer.loose_count == 0
+    assert "executed: 2 products in fp32 (100.0% of the multiply-adds)" in _words(answer)
+    assert "3 quantise or dequantise nodes left" in _words(replace(answer, loose_count=3))

@@ -89,6 +89,21 @@ def _tell_engine(
     shared.tell(lambda: report.document_of(answer), lambda: report.to_json(answer), json=json, why=why)
 
 
+def _formats(conversion: "Conversion") -> list[str]:
+    """Return in which number formats products are formed, and what quantisation leaves beside them."""
+    from nearpeak.units import counted
+
+    parts = [
+        f"{counted(count, 'product')} in {name}" + ("" if share is None else f" ({share:.1%} of the multiply-adds)")
+        for name, count, share in conversion.executed
+    ]
+    lines = ["executed: " + ", ".join(parts)] if parts else []
+    if conversion.loose_count:
+        passes = counted(conversion.loose_count, "quantise or dequantise node")
+        lines.append(f"{passes} left as passes of their own")
+    return lines
+
+
 def _words(conversion: "Conversion") -> str:
     from nearpeak.reports.figure_text import hung
     from nearpeak.units import counted, show
@@ -106,6 +121,7 @@ def _words(conversion: "Conversion") -> str:
         cost = "" if conversion.boundary_s is None else f", {show(conversion.boundary_s, 's')} to copy them once"
         lines.append(f"  {show(conversion.boundary_bytes, 'B')} across borders{cost}")
     lines += [f"  {counted(count, 'node')} on {provider}" for provider, count in conversion.placed]
+    lines += [f"  {line}" for line in _formats(conversion)]
     times = (
         ("as converted", conversion.converted_s), ("without conversion", conversion.unconverted_s),
         ("piece after piece", conversion.pieces_s),
