@@ -2,7 +2,8 @@
 
 import pytest
 
-from nearpeak.history.demo_store import filled
+from nearpeak.api.questions import case
+from nearpeak.core.history.stored_run import TIME, Device, RunRecord, SampleSet, Source, Testbed
 from nearpeak.store import open_store
 from nearpeak.web.pages import boards, paths
 from nearpeak.web.query_arguments import Query
@@ -14,7 +15,11 @@ BOARD = "jetson_orin_nano"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     with open_store(tmp_path_factory.mktemp("boards") / "few.db", create=True) as store:
-        filled(store, commits=1)
+        product = case("gemm", m=64, n=64, k=64, dtype="fp16")
+        flat = {name: value for name, value in product.record().items() if isinstance(value, str | int)}
+        timed = SampleSet(case=product.digest, label="gemm", metric=TIME, testbed=Testbed(name="bed"), values=(1e-5,),
+                          parameters=flat, workload="gemm")  # fmt: skip
+        store.ingest(RunRecord(device=Device(name="a board"), samples=(timed,), source=Source(digest="1" * 64)))
         yield Site(store, Setting(paths=paths()))
 
 
