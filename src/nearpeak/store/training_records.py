@@ -105,11 +105,18 @@ def summary_of(log: CellLog) -> CellLog:
 
 
 def log_of_record(records: dict[str, Any], label: str) -> CellLog | None:
-    """Return the log that is attached to a run; none where there is none, or another version wrote it."""
+    """Return the log that is attached to a run; none where there is none, or another version or program wrote it."""
     if RECORD not in records:
         return None
     try:
         log: CellLog = _CODEC.value(records[RECORD], CellLog, label)
     except NearpeakError:
         return None
-    return log
+    return log if log.epochs and all(map(_is_whole, log.epochs)) else None
+
+
+def _is_whole(epoch: EpochLog) -> bool:
+    """Return whether an epoch has all that reports read; what others have put into a store may lack it."""
+    phases = {f"{name}_ns" for name in PHASES}
+    timed = epoch.end_ns > epoch.begin_ns and phases <= set(epoch.channels)
+    return timed and "accuracy" in epoch.quantities and epoch.data_bytes > 0

@@ -84,35 +84,46 @@ def bench_rows(logs: Iterable[CellLog], failures: Iterable[tuple[TrainingCell, s
 
 
 def stored_bench(store: str, target: str = "") -> BenchAnswer:
-    """Return the training runs of a store, the newest commit or time last.
+    """Return the training runs of the store at a place, see `bench_of_store`."""
+    with open_store(store) as opened:
+        return bench_of_store(opened, target)
+
+
+def bench_of_store(
+    store: Store, target: str = "", *, cell_count: int = 1_000_000, run_count: int = _SHOWN_RUNS
+) -> BenchAnswer:
+    """Return the training runs of an open store, the newest commit or time last.
 
     Args:
         target: device whose bound and prediction of the step stand beside the times; none where it is empty.
+        cell_count: newest series that are read at most.
+        run_count: newest runs of a series that are read at most.
 
     Raises:
         NotFoundError: it holds none.
     """
     logs, failures = list[CellLog](), list[BenchRow]()
-    with open_store(store) as opened:
-        series = [item for item in opened.series(metric=EPOCH.name) if item.testbed.name.startswith(TESTBED)]
-        for item in series:
-            found = _stored_logs(opened, item)
-            logs += found
-            if not found:
-                failures.append(BenchRow(label=item.label, mode="", logs=(), failure="every run has failed"))
+    series = [item for item in store.series(metric=EPOCH.name) if item.testbed.name.startswith(TESTBED)]
     if not series:
-        raise NotFoundError(f"{store}: holds no training runs; 'nearpeak train-bench run PLAN --store' puts them there")
+        raise NotFoundError(
+            f"{store.name}: holds no training runs; 'nearpeak train-bench run PLAN --store' puts them there"
+        )
+    for item in series[-cell_count:]:
+        found = _stored_logs(store, item, run_count)
+        logs += found
+        if not found:
+            failures.append(BenchRow(label=item.label, mode="", logs=(), failure="every run has failed"))
     rows = (*bench_rows(logs), *failures)
     if target:
         rows = tuple(replace(row, step=step_target(row.logs[0].cell, target)) if row.logs else row for row in rows)
-    return BenchAnswer(rows=rows, source=store)
+    return BenchAnswer(rows=rows, source=store.name)
 
 
-def _stored_logs(store: Store, series: Series) -> list[CellLog]:
+def _stored_logs(store: Store, series: Series, run_count: int) -> list[CellLog]:
     history = store.history(series.id)
     logs = (
         log_of_record(store.records(int(run), series.id, int(launch)), series.label)
-        for run, launch in zip(history.run_ids[-_SHOWN_RUNS:], history.launches[-_SHOWN_RUNS:], strict=True)
+        for run, launch in zip(history.run_ids[-run_count:], history.launches[-run_count:], strict=True)
     )
     return [log for log in logs if log is not None]
 
