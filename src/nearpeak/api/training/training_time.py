@@ -85,7 +85,7 @@ def training_time(
         programs, plan, Times(kernel_durations(target, used.attention), moves, used),
         hop_s=moves(hop).time_s if hop else 0.0, host_count=host_count(cluster), has_spans=has_spans,
     )  # fmt: skip
-    return _answer(found, plan, cluster, target, used, _notes(shape, plan, target, used, expert_load))
+    return step_answer(found, plan, cluster, used, (host_note(used), *_notes(shape, plan, target, used, expert_load)))
 
 
 @lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times
@@ -166,16 +166,21 @@ def group_mesh(plan: TrainingPlan, dim: str) -> Mesh:
     raise SpecError(f"transfer: {dim!r} is no dimension of a training plan")
 
 
+def host_note(stack: Stack) -> str:
+    """Return whose host times an answer takes, as a sentence."""
+    return (
+        f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}; "
+        "'nearpeak calibrate stack' fits them to a measured step."
+    )
+
+
 def _notes(
     shape: TransformerShape, plan: TrainingPlan, target: Target, stack: Stack, expert_load: str
 ) -> tuple[str, ...]:
-    """Return what the answer assumes, a sentence each."""
+    """Return what the answer for a transformer assumes beside host times, a sentence each."""
     from nearpeak.systems.training.attention_kernels import attention_share
 
-    notes = [
-        f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}; "
-        "'nearpeak calibrate stack' fits them to a measured step."
-    ]
+    notes: list[str] = []
     chunk_count = plan.pp * plan.chunk_count
     if shape.layer_count % chunk_count:
         notes.append(
@@ -190,12 +195,14 @@ def _notes(
     return tuple(notes)
 
 
-def _answer(
-    found: "StepTime", plan: TrainingPlan, cluster: Cluster, target: Target, stack: Stack, notes: tuple[str, ...]
-) -> TrainingAnswer:  # fmt: skip
-    """Return the step as the answer to a question, with the grounds of its parts."""
+def step_answer(
+    found: "StepTime", plan: TrainingPlan, cluster: Cluster, stack: Stack, notes: tuple[str, ...]
+) -> TrainingAnswer:
+    """Return the step as the answer to a question, with its interval, provenance and the grounds of its parts."""
     from nearpeak.systems.training.step_interval import step_interval
+    from nearpeak.targets import target_of
 
+    target = target_of(cluster.target)
     fixed_s = plan.micro_batch_count * stack.micro_batch_s + stack.step_s
     low_s, high_s = step_interval(found.device, fixed_s, found.step_s, stack.uncertainty_ratio)
     peak = target.peaks.get(PEAK_UNITS[plan.precision])

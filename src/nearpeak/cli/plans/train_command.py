@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,8 +13,11 @@ from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.systems.fabric import Cluster
+    from nearpeak.core.systems.goodput import GoodputReport
     from nearpeak.core.systems.training_job import PlannedTraining
 
+_SEQUENCE_LENGTH = 4096
+"""Tokens per sequence of a language model unless stated."""
 _ON = typer.Option(..., "--on", help="Devices: count and target, e.g. 64xh100_sxm; a target alone is one device.")
 _FABRIC = typer.Option("", "--fabric", help="Network between nodes (ib400, ib_hdr:4, …), or a TOML file.")
 _PLAN = typer.Option(
@@ -29,21 +32,29 @@ _OPTIMIZER = typer.Option(
     "adamw", "--optimizer", help="adamw, or kfac, shampoo or muon: kfac,factors=10,inverses=100,grid=4 (steps "
     "between updates; ranks that do nothing but inverses)."
 )  # fmt: skip
+_BATCH = typer.Option(0, "--batch", min=0, help="Captured models: images or samples of one device's micro-batch.")
+_PRECISION = typer.Option(
+    "", "--precision", help="bf16, fp16, fp8-current, fp8-delayed, fp8-block, …; bf16, captured models as captured."
+)  # fmt: skip
+_STACK = typer.Option(
+    "", "--stack", help="Software stack: host times and memory rules; megatron-lm, captured models pytorch-eager."
+)  # fmt: skip
 _CHAKRA = typer.Option(
     None, "--chakra-out", help="Folder for a Chakra trace of every rank, which network simulators read."
 )
 
 
 def train(
-    model: str = typer.Argument(help="Model name, hf:TYPE, or a config.json."),
+    model: str = typer.Argument(help="Model name, hf:TYPE, a config.json, or a saved training step (.json)."),
     on: str = _ON,
     fabric: str = _FABRIC,
     parallel: str = _PLAN,
-    sequence: int = typer.Option(4096, "--sequence", min=1, help="Tokens per sequence."),
+    batch: int = _BATCH,
+    sequence: int = typer.Option(0, "--sequence", min=0, help="Tokens per sequence; 4096 for language models."),
     global_batch: int = typer.Option(0, "--global-batch", min=0, help="Sequences of one step."),
     tokens_per_step: str = typer.Option("", "--tokens-per-step", help="Tokens of one step, e.g. 4M."),
-    precision: str = typer.Option("bf16", "--precision", help="bf16, fp16, fp8-current, fp8-delayed, fp8-block, …"),
-    stack: str = typer.Option("megatron-lm", "--stack", help="Software stack: host times and memory rules."),
+    precision: str = _PRECISION,
+    stack: str = _STACK,
     optimizer: str = _OPTIMIZER,
     price: str = options.PRICE,
     goodput: str = _GOODPUT,
@@ -55,40 +66,67 @@ def train(
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:  # fmt: skip
-    """Show what one training step of a language model takes on a cluster, whether it fits, and what to change.
+    """Show what one training step of a model takes on a cluster, whether it fits, and what to change.
 
-    Without --parallel the fastest plan that fits is searched for; bounds prove that no other is faster by the same
-    predictions. Times are predicted kernels, collectives and host times of the software stack, with a 90 % interval.
+    Without --parallel the fastest plan of a language model that fits is searched for; bounds prove that no other is
+    faster by the same predictions. Any other model is captured, and its replicas are planned: --parallel dp=8 --batch
+    64. Times are predicted kernels, collectives and host times of the software stack, with a 90 % interval.
     """
-    from nearpeak.api.training.chakra_traces import write_chakra_traces
-    from nearpeak.api.training.goodput_words import goodput_in_words
-    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
-    from nearpeak.core.systems.plan_words import batch_of, check_batch, training_plan_of
+    from nearpeak.api.training.captured_plan import is_captured, plan_captured
     from nearpeak.reports.systems import training_plan_report as report
 
     shared.check_writable(html)
     shared.check_writable(trace_out)
     as_json, cluster = options.as_json(json, text, against), _cluster_of(on, fabric)
-    check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
-    plan = None
-    if parallel:
-        plan = training_plan_of(parallel, cluster.device_count, sequence=sequence, global_batch=global_batch,
-                                tokens_per_step=tokens, precision=precision,
-                                defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm")})  # fmt: skip
-    batch = global_batch or batch_of(tokens, sequence, cluster.device_count)
-    long_run = goodput_in_words(goodput, cluster.device_count) if goodput else None
-    planned = plan_training(
-        model, cluster, plan, stack=stack, sequence=sequence, global_batch=batch, precision=precision,
-        usd_per_device_hour=usd_of(price), goodput=long_run, optimizer=optimizer,
-    )  # fmt: skip
+    sizes: dict[str, Any] = {"sequence": sequence, "global_batch": global_batch, "precision": precision, "stack": stack}
+    common: dict[str, Any] = {"usd_per_device_hour": usd_of(price), "goodput": _long_run(goodput, cluster)}
+    if is_captured(model):
+        of_shapes = {"--tokens-per-step": tokens_per_step, "--optimizer": optimizer != "adamw",
+                     "--chakra-out": chakra_out}  # fmt: skip
+        for option in (name for name, value in of_shapes.items() if value):
+            raise SpecError(f"{model}: {option} is for language models given by shape; a captured step takes --batch")
+        planned = plan_captured(model, cluster, parallel, batch=batch, **sizes, **common)
+    elif batch:
+        raise SpecError(f"{model}: --batch is for captured models; a language model takes --global-batch")
+    else:
+        planned = _of_shape(model, cluster, parallel, tokens_per_step, {"optimizer": optimizer, **sizes, **common})
     other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
     _write_files(planned, html, trace_out)
     if chakra_out is not None:
-        write_chakra_traces(model, planned.plan, cluster, chakra_out, stack)
+        from nearpeak.api.training.chakra_traces import write_chakra_traces
+
+        write_chakra_traces(model, planned.plan, cluster, chakra_out, planned.time.stack)
     if as_json:
         sys.stdout.write(report.to_json(planned) + "\n")
     else:
         shared.print_document(other or report.document_of(planned), why=why)
+
+
+def _of_shape(
+    model: str, cluster: "Cluster", words: str, tokens_per_step: str, settings: dict[str, Any]
+) -> "PlannedTraining":
+    """Return the plan of a language model, whose layers follow from its extents."""
+    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
+    from nearpeak.core.systems.plan_words import batch_of, check_batch, training_plan_of
+
+    sequence, global_batch = settings["sequence"] or _SEQUENCE_LENGTH, settings["global_batch"]
+    precision, stack = settings["precision"] or "bf16", settings["stack"] or "megatron-lm"
+    check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
+    plan = None
+    if words:
+        plan = training_plan_of(words, cluster.device_count, sequence=sequence, global_batch=global_batch,
+                                tokens_per_step=tokens, precision=precision,
+                                defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm")})  # fmt: skip
+    count = global_batch or batch_of(tokens, sequence, cluster.device_count)
+    stated = {"sequence": sequence, "global_batch": count, "precision": precision, "stack": stack}
+    return plan_training(model, cluster, plan, **(settings | stated))
+
+
+def _long_run(words: str, cluster: "Cluster") -> "GoodputReport | None":
+    """Return the shares of a long run's time, where they are asked for."""
+    from nearpeak.api.training.goodput_words import goodput_in_words
+
+    return goodput_in_words(words, cluster.device_count) if words else None
 
 
 def _cluster_of(on: str, fabric: str) -> "Cluster":

@@ -44,6 +44,10 @@ class PlannedTraining:
     """Shares of a long run's time; none unless asked for."""
     second_order: SecondOrderStep | None = None
     """What a second-order optimizer adds to the step; none unless asked for."""
+    item: str = "tokens"
+    """What the step's count is of: tokens, or the images, sequences or samples of a captured step."""
+    scaling_ratio: float | None = None
+    """Items per second over those of as many single devices with the same micro-batches; none where not computed."""
 
     @property
     def fullest(self) -> RankMemory:
@@ -82,6 +86,10 @@ class PlannedTraining:
             "tokens_per_s": self.tokens_per_s, "tokens_per_s_device": time.tokens_per_s_device, "mfu": time.mfu,
             "usd_per_million_tokens": self.usd_per_million_tokens, "fits": all(held.fits for held in self.memory),
         }  # fmt: skip
+        if self.item != "tokens":  # the count of a captured step is of other items
+            names = ("tokens_per_s", "tokens_per_s_device", "usd_per_million_tokens")
+            record |= {name.replace("tokens", "items"): record.pop(name) for name in names}
+            record["time"]["item_count"] = record["time"].pop("token_count")
         for held, row in zip(self.memory, record["memory"], strict=True):
             row |= {"allocated_bytes": held.allocated_bytes, "used_bytes": held.used_bytes, "fits": held.fits}
         return record

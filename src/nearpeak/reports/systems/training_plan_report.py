@@ -40,6 +40,8 @@ def document_of(planned: PlannedTraining) -> Document:
     """Return the plan as a document; what the verdict rests on is folded."""
     plan, time = planned.plan, planned.time
     sequences = f"{plan.global_batch:,} sequence{'s' * (plan.global_batch > 1)} of {plan.sequence:,} tokens a step"
+    if planned.item != "tokens":
+        sequences = f"{plan.global_batch:,} {planned.item} a step, {plan.micro_batch:,} in a device's micro-batch"
     how = "found by search" if planned.search else "as given"
     where = f"{planned.device_count} × {planned.target} ({planned.fabric})"
     blocks: list[Block] = [_waterfall(planned)]
@@ -66,12 +68,17 @@ def _verdict(planned: PlannedTraining) -> str:
     step = f"{brief(time.step_s, 's')} a step ({ends(time.low_s, time.high_s, time.step_s, 's')})"
     used = "" if time.mfu is None else f", {whole_percent(time.mfu)} of the products' peak"
     cost = planned.usd_per_million_tokens
-    words = [f"{step}, {time.tokens_per_s_device:,.0f} tokens/s per device{used}; {_fit(full, planned.nearest_change)}"]
+    speed = f"{time.tokens_per_s_device:,.0f} {planned.item}/s per device"
+    if planned.item != "tokens":
+        speed = f"{planned.tokens_per_s:,.0f} {planned.item}/s"
+    if planned.scaling_ratio is not None:
+        speed += f", scaling efficiency {100 * planned.scaling_ratio:.1f} %"
+    words = [f"{step}, {speed}{used}; {_fit(full, planned.nearest_change)}"]
     if planned.second_order is not None:
         added = planned.second_order
         words.append(f"{added.method} adds {brief(added.added_s, 's')} ({whole_percent(added.added_s / time.step_s)})")
     if cost is not None:
-        words.append(f"${cost:,.2f} per M tokens")
+        words.append(f"${cost:,.2f} per M {planned.item}")
     if planned.goodput is not None:
         words.append(f"goodput {planned.goodput.goodput_ratio:.2f}")
     if not full.fits and full.device_bytes is not None:
@@ -109,8 +116,10 @@ def _figures(planned: PlannedTraining) -> list[tuple[str, str, str]]:
     time = planned.time
     rows = [
         ("step", brief(time.step_s, "s"), ends(time.low_s, time.high_s, time.step_s, "s")),
-        ("tokens/s per device", f"{time.tokens_per_s_device:,.0f}", f"{planned.tokens_per_s:,.0f} in all"),
+        (f"{planned.item}/s per device", f"{time.tokens_per_s_device:,.0f}", f"{planned.tokens_per_s:,.0f} in all"),
     ]
+    if planned.scaling_ratio is not None:
+        rows.append(("scaling efficiency", f"{100 * planned.scaling_ratio:.1f} %", "against one device"))
     if time.mfu is not None:
         rows.append(("of the products' peak", whole_percent(time.mfu), "without recomputation"))
     rows.append(("peak memory", show(float(f"{planned.fullest.used_bytes:.3g}"), "B"), planned.fullest.place))

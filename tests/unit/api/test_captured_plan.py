@@ -1,0 +1,133 @@
+"""Plans of captured models: one device, replicas, shards, their memory, and refusals that say what works."""
+
+import json
+from dataclasses import replace
+from math import fsum
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+torch = pytest.importorskip("torch")
+
+from nearpeak.api.training.captured_plan import is_captured, plan_captured  # noqa: E402
+from nearpeak.cli import application  # noqa: E402
+from nearpeak.core.work.capture_options import CaptureOptions  # noqa: E402
+from nearpeak.errors import SpecError  # noqa: E402
+from nearpeak.frontends.files.saved_workload import save_text  # noqa: E402
+from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
+from nearpeak.prediction.case_prediction import predict_case  # noqa: E402
+from nearpeak.reports.systems.training_plan_report import document_of  # noqa: E402
+from nearpeak.systems.training.stack_files import stack_of  # noqa: E402
+from nearpeak.targets import target_of  # noqa: E402
+from nearpeak.targets.clusters import cluster_of  # noqa: E402
+
+BATCH = 4
+
+
+@pytest.fixture(scope="module")
+def step():
+    def build():
+        block = torch.nn.Sequential(torch.nn.Conv2d(32, 32, 3), torch.nn.BatchNorm2d(32), torch.nn.ReLU())
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3), block, torch.nn.Flatten(), torch.nn.Linear(4608, 1000))
+
+    images = (torch.empty(BATCH, 3, 16, 16),), {}
+    workload = capture_torch(build, lambda: images, CaptureOptions(step="train"), name="tiny")
+    return replace(workload, origin={**workload.origin, "batch": str(BATCH), "inputs": "pixel_values 4×3×16×16"})
+
+
+def test_one_device_takes_the_predicted_kernels_of_the_step_and_the_host_times_of_the_stack(step):
+    planned = plan_captured(step, cluster_of("h100_sxm"), "dp=1")
+    parts, device = planned.time.parts_s, target_of("h100_sxm")
+    kernels_s = fsum(call.call_count * predict_case(call.case, device).time_s for call in step.calls)
+    found_s = parts["proved bound"] + parts["kernels below peak"] + parts["optimizer"]
+    assert found_s == pytest.approx(kernels_s, rel=1e-9)
+    assert planned.time.step_s == pytest.approx(kernels_s + parts["host"], rel=1e-9)
+    assert parts["host"] >= stack_of("pytorch-eager").step_s
+    assert planned.scaling_ratio is None
+
+
+def test_replicas_scale_by_the_time_of_one_device_and_count_images(step):
+    one = plan_captured(step, cluster_of("h100_sxm"), "dp=1")
+    for words, name in (("dp=8", "8xh100_sxm"), ("sharding=fsdp", "8xh100_sxm"), ("zero=1", "8xh100_sxm")):
+        planned = plan_captured(step, cluster_of(name), words)
+        time = planned.time
+        assert fsum(part.time_s for part in time.parts) == pytest.approx(time.step_s, rel=1e-9)
+        assert time.low_s <= time.step_s <= time.high_s
+        assert planned.tokens_per_s == pytest.approx(8 * BATCH / time.step_s)
+        assert planned.scaling_ratio == pytest.approx(one.time.step_s / time.step_s)
+        assert "images/s, scaling efficiency" in document_of(planned).lead
+
+
+def test_reductions_between_nodes_and_after_the_pass_cost_more(step):
+    near, far, late = (
+        plan_captured(step, cluster_of(*where), words).time
+        for where, words in (
+            (("8xh100_sxm",), "dp=8"), (("64xh100_sxm", "ib400"), "dp=64"), (("8xh100_sxm",), "dp=8,dp_overlap=off")
+        )
+    )  # fmt: skip
+    assert far.parts_s["exposed dp"] > near.parts_s["exposed dp"] > 0
+    assert late.parts_s["exposed dp"] >= near.parts_s["exposed dp"]
+    assert far.parts_s["straggler"] > 0 == near.parts_s["straggler"]
+
+
+def test_micro_batches_follow_from_the_global_batch(step):
+    twice = plan_captured(step, cluster_of("2xh100_sxm"), "dp=2", global_batch=4 * BATCH)
+    assert twice.plan.micro_batch_count == 2
+    assert twice.time.token_count == 4 * BATCH
+    assert twice.scaling_ratio < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "message"),
+    [
+        ("", {}, "not searched for; state one, e.g. --parallel dp=8"),
+        ("tp=2", {}, "tp is planned for language models given by shape; a captured step takes dp=8"),
+        ("pp=2", {}, "pp is planned for language models"),
+        ("recompute=full", {}, "recompute is planned for"),
+        ("compiled", {}, "compiled is planned for"),
+        ("framework=megatron-lm", {}, "framework=megatron-lm with sharding=none is not planned"),
+        ("zero=2", {}, "sharding=zero2 is not planned"),
+        ("micro=2", {}, "micro=2, but the step has --batch 4"),
+        ("dp=4", {}, "dp=8 would be right"),
+        ("dp=8", {"batch": 3}, "--batch 3, but the step was captured with 4"),
+        ("dp=8", {"precision": "bf16"}, "but the step was captured in fp32"),
+    ],
+)
+def test_what_replicas_of_a_step_cannot_do_is_refused_in_a_line(step, words, options, message):
+    known = replace(step, origin={**step.origin, "dtype": "fp32"})
+    with pytest.raises(SpecError, match=message) as refusal:
+        plan_captured(known, cluster_of("8xh100_sxm"), words, **options)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_model_that_is_not_captured_yet_needs_a_batch():
+    with pytest.raises(SpecError, match="resnet-50: a captured step needs --batch"):
+        plan_captured("resnet-50", cluster_of("8xh100_sxm"), "dp=8")
+    with pytest.raises(SpecError, match="--precision mxfp8 is not captured; fp32, bf16 or fp16 would work"):
+        plan_captured("resnet-50", cluster_of("8xh100_sxm"), "dp=8", batch=2, precision="mxfp8")
+
+
+def test_only_models_without_known_layers_are_captured(step, tmp_path: Path):
+    saved = tmp_path / "step.json"
+    saved.write_text(save_text(step))
+    assert [is_captured(name) for name in ("resnet-50", "hf:resnet", str(saved), "llama-3-8b", "nonsense")] == [
+        True, True, True, False, False
+    ]  # fmt: skip
+
+
+def test_a_saved_step_is_planned_by_the_command(step, tmp_path: Path):
+    saved = tmp_path / "step.json"
+    saved.write_text(save_text(step))
+
+    def run(*words):
+        return CliRunner().invoke(application(), ["plan", "train", str(saved), "--on", "8xh100_sxm", *words])
+
+    record = json.loads(run("--parallel", "dp=8", "--json").stdout)
+    assert record["item"] == "images"
+    assert record["items_per_s"] == pytest.approx(record["time"]["item_count"] / record["time"]["step_s"])
+    assert record["scaling_ratio"] < 1
+    assert not any("token" in name for name in record)
+    refused = run("--parallel", "dp=8", "--optimizer", "kfac")
+    assert refused.exit_code != 0
+    assert "--optimizer is for language models" in str(refused.exception)
