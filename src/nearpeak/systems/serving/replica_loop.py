@@ -147,15 +147,16 @@ def serve_in_turn(state: State, table: GridArrays) -> int:
 
     What any of them finishes lets the next request of all arrive, on the same replica: clients stay at theirs.
     """
+    units = len(state.units[STATUS])
     while True:
-        unit, least, following = NONE, NEVER, NEVER
-        for other in range(len(state.units[STATUS])):
+        unit, least, following = units, NEVER, NEVER  # no literal, for which all that `advance` calls compiles again
+        for other in range(units):
             moment = next_clock(state, other)
             if moment < least:
                 unit, least, following = other, moment, least
             else:
                 following = min(following, moment)
-        if unit == NONE:
+        if unit == units:
             return DONE
         status = advance(state, table, unit, max(following, least + TICK_S))
         if status != DONE:
