@@ -83,7 +83,7 @@ def _figures(planned: PlannedEdge) -> list[tuple[str, str, str]]:
 
 def _table(planned: PlannedEdge) -> Table:
     heads = columns(
-        "mode", "#time_s|time", "90 %", "#power_w|power", "+90 % W", "#energy_j|energy", "+90 % J", "remark"
+        "mode", "#time_s|time", "#90 %", "#power_w|power", "#+90 % W", "#energy_j|energy", "#+90 % J", "remark"
     )
     rows = []
     for row in planned.rows:
