@@ -151,8 +151,9 @@ class Service:
 def served(outcomes: Sequence[Outcome], question: ServiceQuestion) -> dict[str, Any]:
     """Return rates and latencies of runs of one load under several seeds, as fields of an option.
 
-    Requests and output tokens per second are means over the draws, the interval of the rate is their range. Rates of a closed loop are clients over the mean time of a request
-    (Little's law): equal requests end in waves, which no window counts evenly.
+    Requests and output tokens per second are means over the draws, the interval of the rate is their range. Rates of a
+    closed loop are clients over the mean time of a request (Little's law): equal requests end in waves, which no window
+    counts evenly.
     """
     window, outcome = question.window(), outcomes[0]
     reached = [throughput(each, window(each)) for each in outcomes]
