@@ -101,6 +101,8 @@ def analyze(
         execution: mode of headline and opportunities, `eager`, `graph` or `compiled`; by default the usual one of the
             workload's source. Times are given in all of them.
 
+    In a step that TensorRT runs, fp32 products may round to TF32, as that engine does by default.
+
     >>> from nearpeak.core.work.workload import Call
     >>> calls = (Call(case=case("gemm", m=8, n=8, k=8, dtype="bf16"), operator="gemm", phase="forward"),)
     >>> analyze(Workload(name="one", step="sweep", calls=calls), ["h100_sxm"]).covered_count
@@ -115,6 +117,8 @@ def analyze(
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
     devices = [device_of(name) for name in targets]
+    if policy.dtype == "strict" and workload.origin.get("engine", "").startswith("tensorrt"):
+        policy = dataclasses.replace(policy, dtype="tf32")
     analysis = analysis_of(workload, devices, policy, version=version())
     return with_expectations(analysis, workload, devices, execution=execution, policy=policy.dtype)
 

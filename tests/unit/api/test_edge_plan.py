@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearpeak.api.edge.edge_plan import EdgeJob, plan_edge
-from nearpeak.api.questions import case
+from nearpeak.api.questions import analyze, case
 from nearpeak.cli import application
 from nearpeak.core.edge.board_mode import ModeSample
 from nearpeak.core.edge.scoped_power import PowerScope, ScopedPower
@@ -39,6 +39,15 @@ def test_no_time_is_below_its_bound_and_slower_modes_have_higher_bounds(step):
     assert all(row.bound_s <= row.time_s.low <= row.time_s.value <= row.time_s.high for row in planned.rows)
     bounds = {row.mode.name: row.bound_s for row in planned.rows}
     assert bounds["full"] <= bounds["25W"] <= bounds["15W"] <= bounds["7W"]
+
+
+def test_an_analysis_lets_tensorrt_round_to_tf32_as_the_plan_does():
+    product = case("gemm", m=1024, n=1024, k=1024, dtype="fp32")
+    plain = Workload(name="net", step="forward", calls=(Call(case=product, operator="gemm", phase="forward"),))
+    engine = lowered(plain, engine_of("tensorrt"))
+    full = next(row for row in plan_edge(engine, BOARD, WALL).rows if row.mode.name == "full")
+    assert analyze(engine, BOARD).targets[0].bound_s == pytest.approx(full.bound_s)
+    assert analyze(plain, BOARD).targets[0].bound_s > full.bound_s
 
 
 def test_a_board_without_measurement_says_so(step):

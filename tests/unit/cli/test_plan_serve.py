@@ -124,6 +124,7 @@ def test_requests_of_one_token_have_no_time_per_token():
 def test_a_given_rate_is_not_given_an_interval_beyond_its_draws():
     best = answer_of("--rate", "20/s", "--parallel", "tp=1")["best"]
     assert best["low_per_s"] <= best["rate_per_s"] <= best["high_per_s"] < 1.5 * best["low_per_s"]
+    assert best["output_tokens_per_s"] == pytest.approx(32 * best["rate_per_s"])
 
 
 def test_one_request_is_served_and_devices_of_many_nodes_need_no_network(tmp_path):

@@ -46,6 +46,7 @@ def test_the_golden_rig_is_refuted_with_a_page_and_proved_in_slices(tmp_path):
     assert "With --schedule slices every deadline is proved" in text
     assert "Counter-example" in text
     assert "camera 0" in page.read_text("utf-8")
+    assert '"colours":["matrix","dram"]' in page.read_text("utf-8")
     cut = run(tmp_path, GOLDEN, "--schedule", "slices", "--json")
     assert cut.exit_code == 0
     record = json.loads(cut.stdout)

@@ -151,12 +151,13 @@ class Service:
 def served(outcomes: Sequence[Outcome], question: ServiceQuestion) -> dict[str, Any]:
     """Return rates and latencies of runs of one load under several seeds, as fields of an option.
 
-    The rate's interval is the range of its draws. Rates of a closed loop are clients over the mean time of a request
-    (Little's law): equal requests end in waves, which no window counts evenly.
+    Requests and output tokens per second are means over the draws, the interval of the rate is their range. Rates of a
+    closed loop are clients over the mean time of a request (Little's law): equal requests end in waves, which no window
+    counts evenly.
     """
     window, outcome = question.window(), outcomes[0]
-    rates = [throughput(each, window(each))["requests"] for each in outcomes]
-    tokens = throughput(outcome, window(outcome))["output_tokens"]
+    reached = [throughput(each, window(each)) for each in outcomes]
+    rates, tokens = [one["requests"] for one in reached], fmean(one["output_tokens"] for one in reached)
     if question.concurrency:
         rates = [question.concurrency / request_metric(each, "latency", window(each)).mean() for each in outcomes]
         tokens = fmean(rates) * question.mean_lengths()[1]

@@ -23,7 +23,7 @@ from nearpeak.reports.document.html import COLOURS, keys
 from nearpeak.reports.gate.sarif import artifact_place, sarif_text
 from nearpeak.units import counted, show
 
-SHOWN_PIECES, SHOWN_CHANGES, SHOWN_KINDS = 9, 2, 2
+SHOWN_PIECES, SHOWN_CHANGES, SHOWN_KINDS = 6, 2, 2
 """Pieces of the picture in words, changes, and operator types, that a terminal shows."""
 _STYLES = {SUPPORTED: "good", CONDITIONAL: "warn", DENIED: "bad", UNKNOWN: "warn"}
 _LEVELS = {CONDITIONAL: "note", UNKNOWN: "warning", DENIED: "error"}

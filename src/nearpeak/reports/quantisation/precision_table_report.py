@@ -11,7 +11,7 @@ from nearpeak.units import show
 
 SAME_RATIO = 0.01
 """Loss of accuracy up to which two trainings count as alike."""
-TOP_COUNT = 6
+TOP_COUNT = 5
 """Files that a terminal shows, the fastest."""
 PROVED, PREDICTED, MEASURED, NOT_ASKED = "proved", "predicted", "measured here", "not asked"
 """Marks of cells: a bound, an expectation, a run on this machine, nothing."""
@@ -83,7 +83,7 @@ def _main(table: PrecisionTable) -> Table:
         heads += [f"#bound_{target}_s|{target} {PROVED}", f"#expected_{target}_s|{PREDICTED}"]
         heads += [f"#+energy_{target}_j|energy {PREDICTED}"]
     wide = "+" if len(table.targets) > 1 else ""
-    heads += [f"#measured_s|{MEASURED}", f"#{wide}executed_ratio|executed so", f"#{wide}weight_bytes|weights"]
+    heads += ["#measured_s|measured", f"#{wide}executed_ratio|executed so", f"#{wide}weight_bytes|weights"]
     heads += ["#+activation_bytes|activations", "#accuracy"]
     rows = [_cells(table, row) for row in table.rows]
     kept = [
@@ -159,9 +159,12 @@ def _schemes(table: PrecisionTable) -> Iterator[Block]:
     runs.sort(key=lambda run: (run.measured_s is None, run.measured_s or 0.0))
     rows = [_run_cells(run, table.plain_s) for run in runs]
     yield Table(columns=columns(*heads), rows=rows, brief_count=TOP_COUNT)
+    reasons: dict[str, list[str]] = {}
     for run in runs:
         if run.reason:
-            yield Text(f"{run.scheme}: {clean(run.reason)}", "muted")
+            reasons.setdefault(clean(run.reason), []).append(run.scheme)
+    for reason, names in reasons.items():
+        yield Text(f"{', '.join(names)}: {reason}", "muted")
 
 
 def _run_cells(run: SchemeRun, plain_s: float | None) -> list[Cell]:

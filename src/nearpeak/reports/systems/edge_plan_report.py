@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from nearpeak.core.edge.mode_plan import Estimate, ModeRow, PlannedEdge
-from nearpeak.reports.brief_text import brief, ends, figure_of_three
+from nearpeak.reports.brief_text import brief, ends, figure_of_three, whole_percent
 from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
 
 
@@ -55,7 +55,7 @@ def _second(planned: PlannedEdge, best: ModeRow) -> str:
     own, other = (_objective(planned, row) for row in (best, second))
     if own is None or other is None:
         return ""
-    gain = f"{100 * (other.value / own.value - 1):.0f} % more {planned.objective}"
+    gain = f"{whole_percent(other.value / own.value - 1)} more {planned.objective}"
     tail = "resolved" if planned.is_resolved else "not resolved: measure both"
     return f"Next is {second.mode.name}, {gain} ({tail})."
 
@@ -83,7 +83,7 @@ def _figures(planned: PlannedEdge) -> list[tuple[str, str, str]]:
 
 def _table(planned: PlannedEdge) -> Table:
     heads = columns(
-        "mode", "#time_s|time", "90 %", "#power_w|power", "+90 % W", "#energy_j|energy", "+90 % J", "remark"
+        "mode", "#time_s|time", "#90 %", "#power_w|power", "#+90 % W", "#energy_j|energy", "#+90 % J", "remark"
     )
     rows = []
     for row in planned.rows:

@@ -98,7 +98,8 @@ def _groups(planned: PlannedFederation) -> Iterator[Block]:
         for group in first.groups
     ]  # fmt: skip
     heads = ("<group", "#clients", "#down_s|down", "#compute_s|compute", "#up_s|up", "#counted", "#client_j|J a client")
-    yield Table(columns=columns(*heads), rows=rows, name="groups", caption=f"A client's round, under {first.policy}")
+    caption = f"A client's round, under {first.policy}; counted and J of one run, seed {planned.seeds[0]}"
+    yield Table(columns=columns(*heads), rows=rows, name="groups", caption=caption)
 
 
 def _changes(planned: PlannedFederation) -> Iterator[Block]:

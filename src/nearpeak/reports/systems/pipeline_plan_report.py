@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from nearpeak.core.edge.stage_pipeline import PlannedPipeline, StageTime
-from nearpeak.reports.brief_text import brief, whole_percent
+from nearpeak.reports.brief_text import brief, figure_of_three, whole_percent
 from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
 from nearpeak.units import show, signed_percent
 
@@ -86,7 +86,8 @@ def _board(planned: PlannedPipeline) -> Iterator[Block]:
         bound = sum(stage.bound_s or 0.0 for stage in planned.stages)
         yield Text(
             f"On {planned.target} the models take {brief(sum(times), 's')} a page (bound {brief(bound, 's')}): at most "
-            f"{1 / sum(times):.3g} pages/s, if functions run beside them. Functions are not predicted there."
+            f"{figure_of_three(1 / sum(times))} pages/s, if functions run beside them. Functions are not predicted "
+            "there."
         )
 
 
@@ -117,8 +118,8 @@ def _why(planned: PlannedPipeline) -> Iterator[Block]:
     model_s = planned.model_s
     slower = max(model_s, planned.wall_s - model_s)
     yield Text(
-        f"If models and functions of successive pages ran side by side: at most {1 / slower:.3g} pages/s, now "
-        f"{1 / planned.wall_s:.3g}."
+        f"If models and functions of successive pages ran side by side: at most {figure_of_three(1 / slower)} "
+        f"pages/s, now {figure_of_three(1 / planned.wall_s)}."
     )
     for row in planned.paddings:
         plan = ", ".join(f"{count} × {width}" for count, width in row.rows)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from nearpeak.core.systems.service import PlannedServing, ServiceChoice, ServingOption
-from nearpeak.reports.brief_text import brief, whole_percent
+from nearpeak.reports.brief_text import brief, figure_of_three, whole_percent
 from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
 from nearpeak.reports.systems.service_chart import drawing_of
 from nearpeak.units import show
@@ -63,7 +63,9 @@ def choice_document(choice: ServiceChoice) -> Document:
         option, cost = plan.best, plan.best.usd_per_million_tokens
         meets = plan.meets_limits()
         reached = "misses" if option.rate_per_s else "none"
-        rate = Cell(value=option.rate_per_s if meets else 0.0, text=f"{option.rate_per_s:.3g}" if meets else reached)
+        rate = Cell(
+            value=option.rate_per_s if meets else 0.0, text=figure_of_three(option.rate_per_s) if meets else reached
+        )
         joules = plan.energy_j_per_token
         rows.append((
             Cell(value=is_front, text="*" if is_front else " "),
@@ -101,8 +103,12 @@ def _verdict(planned: PlannedServing) -> str:
     if not best.rate_per_s:
         reached = ", ".join(f"{name} {_tail(best, name)}" for name in planned.limits_s)
         return f"No rate meets the limits: at best {reached} with {_layout(best)}; limited by {best.limiter}."
-    ends = f" ({best.low_per_s:.3g} to {best.high_per_s:.3g})" if best.low_per_s < best.high_per_s else ""
-    words = [f"{best.rate_per_s:.3g} requests/s{ends} by {_layout(best)}"]
+    ends = (
+        f" ({figure_of_three(best.low_per_s)} to {figure_of_three(best.high_per_s)})"
+        if best.low_per_s < best.high_per_s
+        else ""
+    )
+    words = [f"{figure_of_three(best.rate_per_s)} requests/s{ends} by {_layout(best)}"]
     tails = [
         f"p{100 * planned.share:g} {_NAMES[name]} {_tail(best, name)}"
         + (f" of {show(planned.limits_s[name], 's')}" if name in planned.limits_s else "")
@@ -132,7 +138,7 @@ def _figures(planned: PlannedServing) -> list[tuple[str, str, str]]:
     """Return the figures that a page shows large."""
     best = planned.best
     rows = [
-        ("requests per second", f"{best.rate_per_s:.3g}", f"{best.output_tokens_per_s:,.0f} output tokens/s"),
+        ("requests per second", figure_of_three(best.rate_per_s), f"{best.output_tokens_per_s:,.0f} output tokens/s"),
         ("p99 to the first token", _tail(best, "ttft"), f"mean {_tail(best, 'ttft', 'mean')}"),
         ("p99 per output token", _tail(best, "tpot"), f"mean {_tail(best, 'tpot', 'mean')}"),
     ]
@@ -211,7 +217,9 @@ def _options(planned: PlannedServing) -> Iterator[Block]:
         rows = []
         for option in planned.options:
             cost = option.usd_per_million_tokens
-            rate = Cell(value=option.rate_per_s, text=f"{option.rate_per_s:.3g}" if option.rate_per_s else "none")
+            rate = Cell(
+                value=option.rate_per_s, text=figure_of_three(option.rate_per_s) if option.rate_per_s else "none"
+            )
             price = Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}")
             rows.append((_layout(option), rate, _tail(option, "ttft"), _tail(option, "tpot"), price, option.limiter))
         heads = ("~layout", "#requests per s", "#p99 first", "#p99 token", "#usd|$ per M", "~>limited by")
@@ -257,7 +265,7 @@ def difference_of(planned: PlannedServing, before: str, name: str) -> Document:
     try:
         old = json.loads(before)["best"]
         latencies, rate = old["latencies_s"], float(old["rate_per_s"])
-        rows = [("requests per second", f"{rate:.3g}", f"{planned.best.rate_per_s:.3g}")]
+        rows = [("requests per second", figure_of_three(rate), figure_of_three(planned.best.rate_per_s))]
         rows += [
             (f"p99 {_NAMES[kind]}", brief(float(latencies[kind]["p99"]), "s"), _tail(planned.best, kind))
             for kind in planned.best.latencies_s if kind in latencies

@@ -121,7 +121,7 @@ def _counter_example(planned: PlannedStreams) -> Iterator[Block]:
         lanes = tuple(dict.fromkeys(run.engine for run in runs))
         slices = [(lanes.index(run.engine), run.start_ns - start, run.stop_ns - start, f"{run.stream} {run.item}",
                    run.stream) for run in runs]  # fmt: skip
-        palette = ("var(--matrix)", "var(--dram)", "var(--vector)", "var(--launch)")
+        palette = ("matrix", "dram", "vector", "link")
         names = dict.fromkeys(run.stream for run in runs)
         colours = {name: palette[place % len(palette)] for place, name in enumerate(names)}
         yield Timeline(rows=lanes, slices=slices, window_ns=max(run.stop_ns for run in runs) - start, colours=colours)
