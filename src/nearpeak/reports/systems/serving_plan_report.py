@@ -222,7 +222,7 @@ def _options(planned: PlannedServing) -> Iterator[Block]:
             )
             price = Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}")
             rows.append((_layout(option), rate, _tail(option, "ttft"), _tail(option, "tpot"), price, option.limiter))
-        heads = ("~layout", "#requests per s", "#p99 first", "#p99 token", "#usd|$ per M", "~>limited by")
+        heads = ("~layout", "#requests per s|requests/s", "#p99 first", "#p99 token", "#usd|$ per M", "~+limited by")
         yield Table(columns=columns(*heads), rows=rows, name="layouts", caption="Layouts, best first")
     for words, reason in planned.refused.items():
         yield Text(f"{words}: {reason}", "muted")

@@ -155,8 +155,11 @@ def _contests(study: Study) -> Iterator[Block]:
     if not study.contests:
         return
     rows = [_contest_row(contest) for contest in study.contests]
-    heads = ("~`finalist", "~`against", "#ratio|time ratio", "~verdict")
-    yield Table(columns=columns(*heads), rows=rows, name="contests", caption="Finalists in interleaved pairs")
+    caption, against = "Finalists in interleaved pairs", "~`against"
+    if len({_words(contest.champion) for contest in study.contests}) == 1:
+        caption, against = f"Finalists in pairs against {_words(study.contests[0].champion)}", "+`against"
+    heads = ("~`finalist", against, "#ratio|time ratio", "~verdict")
+    yield Table(columns=columns(*heads), rows=rows, name="contests", caption=caption)
     shifts = [c.time_ratio / c.search_ratio for c in study.contests if c.time_ratio and c.search_ratio]
     if shifts:
         yield Text(
@@ -164,7 +167,7 @@ def _contests(study: Study) -> Iterator[Block]:
         )
 
 
-def _contest_row(contest: Contest) -> tuple[str | Cell, ...]:
+def _contest_row(contest: Contest) -> tuple[Cell, ...]:
     """Return a final comparison as a row: finalist, champion, ratio of their times, verdict."""
     ratio = Cell(value=None, text="–")
     if contest.time_ratio is not None and contest.low_ratio is not None and contest.high_ratio is not None:
@@ -173,7 +176,11 @@ def _contest_row(contest: Contest) -> tuple[str | Cell, ...]:
     words = _VERDICTS.get(contest.verdict, contest.verdict)
     text = f"{words}: {contest.note}" if contest.note else words
     verdict = Cell(value=contest.verdict, text=text, kind=_STYLES.get(contest.verdict, ""))
-    return _words(contest.challenger), _words(contest.champion), ratio, verdict
+    finalist, champion = (  # spaces, so that no name is broken where the column is narrow
+        Cell(value=words, text=words.replace(",", ", "))
+        for words in (_words(contest.challenger), _words(contest.champion))
+    )
+    return finalist, champion, ratio, verdict
 
 
 def _counts(study: Study) -> str:
