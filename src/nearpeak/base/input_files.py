@@ -39,6 +39,19 @@ _MARK_BYTES = {"{": 240, "[": 120, ",": 60, ":": 40}
 """Memory of what stands behind a mark of JSON in CPython: an object or a list with its first values; one more value;
 one more key."""
 _KEY = re.compile(rf"""(?<![\w\-"'])(?:[\w\-"']++[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}""")
+_WRONG_KIND = re.compile(
+    r"'(?P<kind>bool|int|float|str|list|dict|NoneType)' object "
+    r"(?:has no attribute '(?P<method>get|items|keys|values|split|strip|lower|r?partition|startswith|endswith)'"
+    r"|is not iterable)"
+)
+"""What Python says of a value of another kind than a reader takes it for."""
+_WANTED = dict.fromkeys(("get", "items", "keys", "values"), "a table") | dict.fromkeys(
+    ("split", "strip", "lower", "partition", "rpartition", "startswith", "endswith"), "a text",
+)  # fmt: skip
+_HELD = {
+    "bool": "a truth value", "int": "a number", "float": "a number", "str": "a text", "list": "a list",
+    "dict": "a table", "NoneType": "nothing",
+}  # fmt: skip
 _KINDS = (
     (stat.S_ISFIFO, "a pipe, and is read more than once; write it to a file first"),
     (stat.S_ISDIR, "a folder; name a file in it"), (stat.S_ISCHR, "a device, not a file"),
@@ -105,6 +118,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8 text at byte {error.start}"
     text = " ".join(str(error).split())[:200]
+    if match := _WRONG_KIND.fullmatch(text):
+        wanted = _WANTED.get(match["method"] or "", "a list")
+        return f"it holds {_HELD.get(match['kind'], match['kind'])} where {wanted} is right"
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}{': ' if text else ''}{text}"
 
 

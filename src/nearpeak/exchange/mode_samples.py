@@ -1,11 +1,10 @@
 """Files of measurements in power modes: one JSON object a line, with mode, time, power and its scope."""
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from nearpeak.base.input_files import text_of_file
+from nearpeak.base.input_files import border, check_line_count, json_value, text_of_file
 from nearpeak.core.edge.board_mode import ModeSample
 from nearpeak.core.edge.scoped_power import ScopedPower, scope_of
 from nearpeak.errors import SpecError
@@ -17,6 +16,7 @@ MOST_SAMPLES = 10_000
 """Lines beyond which a file is no profile of a few modes."""
 
 
+@border("profile")
 def read_mode_samples(path: Path, modes: Collection[str]) -> tuple[ModeSample, ...]:
     """Return the measurements of a file.
 
@@ -26,10 +26,10 @@ def read_mode_samples(path: Path, modes: Collection[str]) -> tuple[ModeSample, .
     Raises:
         SpecError: a line is malformed, names a mode that the board lacks, or states power without its scope.
     """
-    if not path.exists():
-        raise SpecError(f"{path}: not found")
+    text = text_of_file(path)
+    check_line_count(text, path)
     samples = []
-    for number, line in enumerate(text_of_file(path).splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             samples.append(_sample(f"{path}:{number}", line, modes))
     if not 0 < len(samples) <= MOST_SAMPLES:
@@ -39,8 +39,8 @@ def read_mode_samples(path: Path, modes: Collection[str]) -> tuple[ModeSample, .
 
 def _sample(where: str, line: str, modes: Collection[str]) -> ModeSample:
     try:
-        raw: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        raw: Any = json_value(line)
+    except ValueError:
         raw = None
     if not isinstance(raw, dict) or "mode" not in raw or "time" not in raw:
         raise SpecError(f"{where}: is no JSON object with mode and time; e.g. {EXAMPLE}")

@@ -75,6 +75,9 @@ def plan_of(text: str, source: str) -> TrainingMatrix:
     for field in fields(plan):
         if isinstance(getattr(plan, field.name), bool):
             raise SpecError(f"{source}: {field.name} is true or false; give a number or a text")
-    for _ in plan.cells():
-        break  # a cell that nothing can run is refused here
+    try:
+        for _ in plan.cells():
+            break  # a cell that nothing can run is refused here
+    except SpecError as error:
+        raise SpecError(f"{source}: {error}") from None
     return plan

@@ -60,7 +60,8 @@ class StudyJournal:
             raise SpecError(f"{path}: is no journal of a study; it holds {first[:40]!r}")
         if head.get("key") == digest(request):
             return
-        known = head.get("request", {})
+        known = head.get("request")
+        known = known if isinstance(known, dict) else {}
         other = sorted(name for name in {*known, *request} if known.get(name) != request.get(name))
         raise SpecError(
             f"{path}: is the journal of another study: {', '.join(other) or 'key'} differs; name another file"

@@ -71,6 +71,18 @@ def test_texts_over_a_limit_are_faults_of_the_text():
             toml_table(text)
 
 
+@pytest.mark.parametrize(("value", "said"), [
+    (5, "a number where a table"), ("x", "a text where a table"), ([], "a list where a table"),
+    (None, "nothing where a table"), (True, "a truth value where a table"),
+])  # fmt: skip
+def test_a_value_of_the_wrong_kind_is_told_in_terms_of_the_file(value, said):
+    start = rf"^x\.toml: cannot be read as rig: it holds {said} is right"
+    with pytest.raises(SpecError, match=start), reading("x.toml", "rig"):
+        value.get("name")
+    with pytest.raises(SpecError, match="holds a number where a list"), reading("x.toml", "rig"):
+        list(7)
+
+
 @pytest.mark.parametrize("error", [
     RecursionError("deep"), MemoryError(), OverflowError("large"), KeyError("a"), AttributeError(), OSError(5, "Input"),
 ])  # fmt: skip

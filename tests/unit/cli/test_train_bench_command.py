@@ -39,6 +39,17 @@ def test_loader_says_epochs_stalls_and_what_suffices(tmp_path):
     assert "Data loader" in (tmp_path / "page.html").read_text()
 
 
+def test_a_recorded_time_beyond_all_measure_is_refused_with_its_file(tmp_path):
+    (tmp_path / "times").write_text("5 ms\n1e308\n")
+    with pytest.raises(NearpeakError, match="times: an item takes 1e"):
+        said(*LOADER, "--times", tmp_path / "times")
+
+
+def test_a_plan_of_cells_that_nothing_runs_is_refused_with_its_file(tmp_path):
+    with pytest.raises(NearpeakError, match=r"^here\.toml: .*'vgg' is not one of"):
+        plan_of('kind = "train-bench"\nmodels = ["vgg"]', "here.toml")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [(("--workers", "1,1"), "--workers"), (("--cores", "2x"), "--cores"), (("--bytes", "27"), "--bytes"),

@@ -98,6 +98,7 @@ def test_a_larger_budget_goes_on_and_a_finished_study_runs_nothing(tmp_path):
         ("hello\n", "is no journal of a study"),
         ('{"key":"1"}\n', "is no journal of a study"),
         ('{"key":"1","nearpeak_study":1,"request":{"seed":4,"space":"planted"}}\n', "another study: seed differs"),
+        ('{"key":"1","nearpeak_study":1,"request":5}\n', "another study: "),
         ("HEAD[1, 2\n", "line 2: is no line of a journal"),
         ('HEAD{"other": 1}\n', "line 2: is neither begin, trial nor contest"),
         ('HEAD{"trial": {"position": "x"}}\n', "line 2"),

@@ -19,6 +19,8 @@ _TIMES = typer.Option(
 _CORES = typer.Option(
     "", "--cores", help="Cores that workers share, e.g. 4; '4+cpu' where the compute takes part of them too."
 )
+_MOST_ITEM_S = 86_400.0
+"""Longest time of one item that is taken for one."""
 
 
 def loader(
@@ -127,6 +129,8 @@ def _times_of(path: Path) -> tuple[float, ...]:
     """Return the recorded times of a file, one a line."""
     lines = [line.strip() for line in shared.text_of(path).splitlines()]
     times_s = tuple(shared.seconds_of(line, f"{path}", "s") for line in lines if line and not line.startswith("#"))
+    if times_s and max(times_s) > _MOST_ITEM_S:
+        raise SpecError(f"{path}: an item takes {max(times_s):g} s; at most {_MOST_ITEM_S:g} s is right")
     if not times_s:
         raise SpecError(f"{path}: holds no times; write one a line, e.g. 5.2 ms")
     return times_s

@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from nearpeak.base.host_system import read_text
+from nearpeak.base.input_files import json_value
 from nearpeak.errors import MeasureError, SpecError
+from nearpeak.measurement.result_file import append_whole
 
 MOST_FAILURES = 3
 """Failures after which a cell is quarantined."""
@@ -102,8 +104,7 @@ class RunJournal:
 
     def _add(self, line: Mapping[str, Any]) -> None:
         whole = {**line, "at_ns": time.time_ns()}
-        os.write(self._journal, json.dumps(whole).encode() + b"\n")
-        os.fsync(self._journal)
+        append_whole(self._journal, json.dumps(whole).encode() + b"\n", self._folder / _JOURNAL)
         self._lines.append(whole)
 
     def _read(self) -> list[dict[str, Any]]:
@@ -117,7 +118,7 @@ class RunJournal:
         for number, text in enumerate(data[:whole].splitlines(), 1):
             line: Any = None
             with contextlib.suppress(ValueError):
-                line = json.loads(text)
+                line = json_value(text)
             if not isinstance(line, dict) or line.get("state") not in STATES or not isinstance(line.get("key"), str):
                 raise SpecError(f"{self._folder / _JOURNAL}: line {number} is no line of a journal; was it edited?")
             lines.append(line)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.base.input_files import check_file, reading
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.frontends.onnx.model_shapes import imported_onnx
@@ -109,10 +110,7 @@ def _session(runtime: Any, path: Path) -> Any:
 
 def _examples(runtime: Any, path: Path, data: Path) -> dict[str, Any]:
     """Return the arrays of an .npz by input, cast to what the model takes."""
-    try:
-        stored = np.load(data, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise SpecError(f"--data {data}: is no .npz of arrays ({error})") from None
+    stored = _stored(f"--data {data}", data, ".npz of arrays")
     if not hasattr(stored, "files"):
         raise SpecError(f"--data {data}: holds one array; save one per input with numpy.savez")
     inputs = {item.name: item for item in _session(runtime, path).get_inputs()}
@@ -120,7 +118,12 @@ def _examples(runtime: Any, path: Path, data: Path) -> dict[str, Any]:
         raise SpecError(f"--data {data}: holds {', '.join(stored.files)}; the model takes {', '.join(inputs)}")
     examples = {}
     for name, item in inputs.items():
-        array = stored[name]
+        with reading(f"--data {data}: {name!r}", "numbers"):
+            array = stored[name]
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise SpecError(
+                f"--data {data}: {name!r} holds {array.dtype}; numbers are right, none infinite or not a number"
+            )
         if array.shape[1:] != tuple(item.shape[1:]) or len(array) < item.shape[0]:
             got, wanted = (" × ".join(map(str, shape)) for shape in (array.shape, item.shape))
             raise SpecError(f"--data {data}: {name!r} is {got}; the model takes {wanted}, examples first")
@@ -134,17 +137,25 @@ def _labels(path: Path, examples: Mapping[str, Any] | None) -> Any:
     """Return the right classes of the examples."""
     if examples is None:
         raise SpecError("--labels: needs the examples that they belong to; give --data")
-    try:
-        labels = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise SpecError(f"--labels {path}: is no .npy of classes ({error})") from None
+    labels = _stored(f"--labels {path}", path, ".npy of classes")
+    if hasattr(labels, "files"):
+        raise SpecError(f"--labels {path}: holds arrays by name; save the one of the classes with numpy.save")
     count = len(next(iter(examples.values())))
     if labels.ndim != 1 or len(labels) != count or not np.issubdtype(labels.dtype, np.integer):
         raise SpecError(
             f"--labels {path}: is {' × '.join(map(str, labels.shape))} of {labels.dtype}; {count} whole numbers are "
             "wanted, one class for each example"
         )
+    if labels.min(initial=0) < 0:
+        raise SpecError(f"--labels {path}: holds class {labels.min()}; classes are counted from 0")
     return labels
+
+
+def _stored(where: str, path: Path, kind: str) -> Any:
+    """Return what a NumPy file holds, without objects."""
+    check_file(path, where)
+    with reading(where, kind):
+        return np.load(path, allow_pickle=False)
 
 
 def _batches(runtime: Any, path: Path, examples: Mapping[str, Any] | None) -> list[Feeds]:
@@ -169,6 +180,9 @@ def with_accuracy(runtime: Any, path: Path, run: SchemeRun, batches: Sequence[Fe
     """Return a run with its accuracy: the largest of each row of the first output is the answer."""
     session = _session(runtime, path)
     answers = [np.asarray(session.run(None, feeds)[0]) for feeds in batches]
+    class_count = answers[0].size // len(answers[0])
+    if labels.max() >= class_count:
+        raise SpecError(f"--labels: holds class {labels.max()}; the model tells {class_count} classes apart, from 0")
     given = np.concatenate([answer.reshape(len(answer), -1).argmax(1) for answer in answers])
     right = float((given == labels[: len(given)]).mean())
     return replace(run, accuracy=Accuracy(right_ratio=(right,), trained="" if run.scheme == "fp32" else "ptq"))

@@ -120,3 +120,25 @@ def test_logs_are_read_as_they_were_written():
     cell = next(sleeps.PLAN.cells())
     log = sleeps.log_of(cell, cell.key("1"))
     assert CODEC.value(json.loads(json.dumps(CODEC.plain(log))), type(log), "log") == log
+
+
+def test_a_line_nested_too_deeply_is_refused_by_number(tmp_path):
+    (tmp_path / "journal.jsonl").write_text("[" * 100_000 + "\n")
+    with pytest.raises(SpecError, match="line 1 is no line of a journal"):
+        RunJournal(tmp_path)
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
+    with RunJournal(tmp_path) as journal:
+        journal.begin("a")
+        whole, write = (tmp_path / "journal.jsonl").read_bytes(), os.write
+
+        def written(file, data):
+            if len(data) < 20:
+                raise OSError(28, "No space left on device")
+            return write(file, data[:-10])
+
+        monkeypatch.setattr(os, "write", written)
+        with pytest.raises(SpecError, match="No space left"):
+            journal.begin("b")
+        assert (tmp_path / "journal.jsonl").read_bytes() == whole

@@ -110,6 +110,11 @@ def precision_without_target(table):
         ({"z": np.zeros((8, WIDE), np.float32)}, None, "holds z; the model takes x"),
         ({"x": np.zeros((8, WIDE), np.float32)}, np.zeros(7, int), "8 whole numbers are wanted"),
         ({"x": np.zeros((8, WIDE), np.float32)}, np.zeros(8), "8 whole numbers are wanted"),
+        ({"x": np.zeros((8, WIDE), np.float32)}, np.full(8, -1), "holds class -1"),
+        ({"x": np.zeros((8, WIDE), np.float32)}, np.full(8, CLASSES), "tells 10 classes apart"),
+        ({"x": np.full((8, WIDE), np.nan, np.float32)}, None, "'x' holds float32; numbers are right"),
+        ({"x": np.full((8, WIDE), "a")}, None, "'x' holds <U1; numbers are right"),
+        ({"x": np.full((8, WIDE), None)}, None, "'x': cannot be read as numbers: Object arrays"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_in_one_line(model, tmp_path, arrays, labels, message):

@@ -9,6 +9,8 @@ from nearpeak.errors import SpecError
 from nearpeak.systems.serving.inference_server.text_proto import Field, Message, Word, parse_proto, proto_text
 
 _EMPTY = Message()
+MOST_BATCH, MOST_INSTANCES, MOST_DELAY_S = 65_536, 1_024, 3_600.0
+"""Items of a batch, instances of a device and queue delay beyond which a configuration is taken for damaged."""
 _BATCHING = ("preferred_batch_size", "max_queue_delay_microseconds")
 
 
@@ -54,11 +56,13 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Refuse batches that cannot be formed."""
-        if self.most_batch_count < 0 or self.instance_count < 1 or self.queue_delay_s < 0:
-            raise SpecError(
-                f"model {self.name!r}: max_batch_size {self.most_batch_count} and queue delay {self.queue_delay_s:g} s "
-                f"must be at least 0, instances {self.instance_count} at least 1"
-            )
+        for what, value, least, most in (
+            ("max_batch_size", self.most_batch_count, 0, MOST_BATCH),
+            ("instances", self.instance_count, 1, MOST_INSTANCES),
+            ("queue delay in seconds", self.queue_delay_s, 0, MOST_DELAY_S),
+        ):
+            if not least <= value <= most:
+                raise SpecError(f"model {self.name!r}: {what} is {value:g}; {least} to {most:g} is right")
         wrong = [size for size in self.preferred_count if not 1 <= size <= self.most_batch_count]
         if wrong:
             raise SpecError(

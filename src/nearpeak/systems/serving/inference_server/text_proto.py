@@ -8,12 +8,14 @@ from nearpeak.errors import SpecError
 
 Value = "str | int | float | bool | Word | Message"
 _TOKEN = re.compile(
-    r"""(?P<space>(?:\s|\#[^\n]*)+)|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+    r"""(?P<space>(?:\s++|\#[^\n]*+)++)|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
     r"""|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))|(?P<word>[A-Za-z_][\w.]*)|(?P<mark>[:{}\[\],;<>])"""
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 MOST_DEPTH = 50
 """Messages inside messages that are read."""
+MOST_CHARACTERS = 1 << 20
+"""Length of a text that is read; configurations have some thousand characters."""
 
 
 class Word(str):
@@ -58,6 +60,8 @@ def parse_proto(text: str, name: str) -> Message:
     >>> message.messages("input")[0].all("dims")
     [3, -1]
     """
+    if len(text) > MOST_CHARACTERS:
+        raise SpecError(f"{name}: has {len(text):,} characters; a configuration has at most {MOST_CHARACTERS:,}")
     tokens = _Tokens(text, name)
     message = _message(tokens, "", 0)
     if tokens.kind:

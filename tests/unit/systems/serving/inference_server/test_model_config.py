@@ -118,3 +118,14 @@ def test_cut_and_damaged_texts_raise_nothing_else():
             lines.append(str(error))
     assert len(lines) > 200
     assert not any("\n" in line for line in lines)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ('name: "a" max_batch_size: 99999999999999999999', "max_batch_size is 1e\\+20; 0 to 65536"),
+    ('name: "a" instance_group { count: 1000000000 }', "instances is 1e\\+09; 1 to 1024"),
+    ('name: "a" dynamic_batching { max_queue_delay_microseconds: 10000000000000 }', "queue delay in seconds is 1e"),
+    (" " * (1 << 20) + "a", "has 1,048,577 characters"),
+])  # fmt: skip
+def test_what_would_fill_the_memory_is_refused(text, said):
+    with pytest.raises(SpecError, match=said):
+        model_config_of(text)
