@@ -7,7 +7,7 @@ from pathlib import Path
 
 from house_rules import PACKAGE, modules, nodes, parsed
 
-MOST_FILES, MOST_HOPS, HOP_LINES, LEAST_LINES = 30, 2.8, 5, 40
+MOST_FILES, MOST_HOPS, HOP_LINES, LEAST_LINES = 30, 2.5, 5, 40
 REGISTRIES = (
     "ops/*", "targets", "prediction/models", "simulation/lowering", "cli/question", "cli/run", "cli/team", "web/pages",
     "farm/kinds", "farm/executors", "store/importers", "store/migrations/versions", "measurement/runners",
