@@ -12,6 +12,8 @@ _EMPTY = Message()
 MOST_BATCH, MOST_INSTANCES, MOST_DELAY_S = 65_536, 1_024, 3_600.0
 """Items of a batch, instances of a device and queue delay beyond which a configuration is taken for damaged."""
 _BATCHING = ("preferred_batch_size", "max_queue_delay_microseconds")
+KINDS = ("KIND_GPU", "KIND_CPU", "KIND_AUTO", "KIND_MODEL")
+"""Kinds of instance groups. Source: triton-inference-server/common, protobuf/model_config.proto."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,21 +93,27 @@ def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
     message = parse_proto(text, name)
     batching, groups = message.messages("dynamic_batching"), message.messages("instance_group")
     names = message.all("name")
-    if not names:
+    if not names or not str(names[0]).strip():
         raise SpecError(f"{name}: states no name of the model")
     counts = [_whole(group, "count", name, 1) for group in groups]
     kinds = {str(value) for group in groups for value in group.all("kind")}
     if len(kinds) > 1:
         raise SpecError(f"{name}: instance groups of several kinds ({', '.join(sorted(kinds))}); split the model")
+    if unknown := sorted(kinds - set(KINDS)):
+        raise SpecError(f"{name}: kind {unknown[0][:40]} of an instance group is not one of {', '.join(KINDS)}")
+    devices = _numbers(groups, "gpus", name)
+    if min(devices, default=0) < 0:
+        raise SpecError(f"{name}: gpus holds {min(devices)}; devices are numbered from 0")
+    steps = tuple(_step(step) for part in message.messages("ensemble_scheduling") for step in part.messages("step"))
+    if any(step.model == str(names[0]) for step in steps):
+        raise SpecError(f"{name}: a step of the ensemble names the ensemble itself; name another model")
     return ModelConfig(
         name=str(names[0]), most_batch_count=_whole(message, "max_batch_size", name, 0),
         has_dynamic_batching=bool(batching),
         preferred_count=tuple(_numbers(batching, "preferred_batch_size", name)),
         queue_delay_s=sum(_numbers(batching, "max_queue_delay_microseconds", name)) / 1e6,
         instance_count=sum(counts) or 1, instance_kind=next(iter(kinds), "KIND_GPU"),
-        device_numbers=tuple(sorted(set(_numbers(groups, "gpus", name)))),
-        steps=tuple(_step(step) for part in message.messages("ensemble_scheduling") for step in part.messages("step")),
-        message=message,
+        device_numbers=tuple(sorted(set(devices))), steps=steps, message=message,
     )  # fmt: skip
 
 

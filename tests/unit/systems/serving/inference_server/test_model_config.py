@@ -98,6 +98,10 @@ def test_random_messages_come_back():
         ('name: "a" max_batch_size: "8"', "max_batch_size must be whole numbers"),
         ('name: "a" max_batch_size: 4 dynamic_batching { preferred_batch_size: 8 }', "outside 1 to max_batch_size 4"),
         ("a {" * 60, "more than 50 deep"),
+        ('name: "" max_batch_size: 4', "states no name"),
+        ('name: "a" instance_group { count: 1 kind: KIND_TPU }', "kind KIND_TPU of an instance group"),
+        ('name: "a" instance_group { count: 1 gpus: [ -1 ] }', "numbered from 0"),
+        ('name: "a" ensemble_scheduling { step { model_name: "a" } }', "names the ensemble itself"),
     ],
 )
 def test_a_text_that_is_no_configuration_is_refused_in_one_line(text, words):
