@@ -108,12 +108,23 @@ def _left() -> list[psutil.Process]:
     survivors = []
     for process in psutil.process_iter():
         try:
-            words = process.cmdline()
-            if words[-1:] == [str(LONG_S)] and process.status() != psutil.STATUS_ZOMBIE:
+            if _words(process)[-1:] == [str(LONG_S)] and process.status() != psutil.STATUS_ZOMBIE:
                 survivors.append(process)
         except psutil.Error:
             continue
-    return survivors + [child for server in psutil.Process().children() for child in server.children(recursive=True)]
+    return survivors + [child for server in _servers() for child in server.children(recursive=True)]
+
+
+def _servers() -> list[psutil.Process]:
+    """Return the servers that this process starts captures with; not its other children."""
+    return [child for child in psutil.Process().children() if any("fork_server" in word for word in _words(child))]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 class _Meter:
@@ -132,7 +143,7 @@ class _Meter:
     def _watch(self) -> None:
         while not self._done.wait(_TICK_S):
             total = 0
-            for server in psutil.Process().children():
+            for server in _servers():
                 try:
                     for process in server.children(recursive=True):
                         total += _own_bytes(process.pid)
