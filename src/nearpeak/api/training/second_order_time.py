@@ -8,6 +8,9 @@ from nearpeak.core.systems.training_answer import TrainingAnswer
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 
+_SLACK = ("bubble", "exposed pp", "exposed dp")
+"""Parts of a step in which a rank's device waits."""
+
 
 def second_order_time(
     shape: TransformerShape, plan: TrainingPlan, cluster: Cluster, step: TrainingAnswer, words: str
@@ -45,7 +48,3 @@ def second_order_time(
         case_s=lambda case: kernels(case, 0).time_s, transfer_s=lambda transfer: moves(transfer).time_s,
         step_s=step.step_s, slack_s=sum(time_s for name, time_s in step.parts_s.items() if name in _SLACK),
     )  # fmt: skip
-
-
-_SLACK = ("bubble", "exposed pp", "exposed dp")
-"""Parts of a step in which a rank's device waits."""

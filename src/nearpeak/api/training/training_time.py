@@ -167,10 +167,10 @@ def group_mesh(plan: TrainingPlan, dim: str) -> Mesh:
 
 
 def host_note(stack: Stack) -> str:
-    """Return whose host times an answer takes, as a sentence."""
+    """Return whose host times an answer takes, and their source."""
     return (
         f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}; "
-        "'nearpeak calibrate stack' fits them to a measured step."
+        f"'nearpeak calibrate stack' fits them to a measured step. Source: {stack.source}."
     )
 
 
@@ -221,7 +221,7 @@ def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
     kernels, moves = f"predicted kernels on {target.name}", f"documents of {cluster.fabric.name}"
     return {
         "proved bound": f"documents of {target.name}", "kernels below peak": kernels,
-        "host": f"stack {stack.name}: {stack.source}",
+        "host": f"stack {stack.name}",
         **dict.fromkeys(("exposed tp", "exposed pp", "exposed dp", "exposed ep", "exposed cp"), moves),
         "bubble": "pipeline schedule", "optimizer": kernels, "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
     }  # fmt: skip

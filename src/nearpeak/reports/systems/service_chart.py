@@ -19,7 +19,7 @@ def _drawn(timeline: ServiceTimeline) -> str:
     most_decodes, most_waiting = max(timeline.decode_count), max(timeline.waiting_count)
     curves = (
         (f"decoding sequences, up to {most_decodes:,.0f}", COLOURS[0], timeline.decode_count, most_decodes),
-        (f"waiting requests, up to {most_waiting:,.1f}", COLOURS[4], timeline.waiting_count, most_waiting),
+        (f"waiting requests, up to {most_waiting:,.3g}", COLOURS[4], timeline.waiting_count, most_waiting),
         (f"cache in use, up to {100 * max(timeline.kv_ratio):.0f} %", COLOURS[2], timeline.kv_ratio, 1.0),
     )
     lines = []
