@@ -9,6 +9,8 @@ _SHOWN_CHARACTERS = 60
 """Characters of a value that a message shows at most."""
 _LONG = re.compile(r"""(?<!\w)'[^']{60,}+'|(?<!\w)"[^"]{60,}+"|\S{200,}+""")
 """What is cut first: quoted text, and words that are longer than a path."""
+_DIGITS = re.compile(r"\d{80,}+")
+"""Numbers that nobody reads, cut in messages of any length."""
 _FIRST, _LAST = 500, 250
 """Characters that are kept of a message that is too long nevertheless."""
 
@@ -37,13 +39,14 @@ def error_type(name: object, otherwise: type["NearpeakError"]) -> type["Nearpeak
 
 
 def _fitting(message: str) -> str:
-    """Return a message whose quoted texts are cut where it is too long.
+    """Return a message without numbers of many digits, whose quoted texts are cut where it is too long.
 
     >>> _fitting(f"a.toml: tolerance {'9' * 10_000!r}: is no share; e.g. 2%")
-    "a.toml: tolerance '999999999999999999999999999999999999999… (10002 characters): is no share; e.g. 2%"
+    "a.toml: tolerance '9999999999999999999999999999999999999999… (10000 characters)': is no share; e.g. 2%"
     >>> _fitting("a.toml: is not known: " + "word " * 10_000)[485:530]
     'd word word wor… (50022 characters) …word wor'
     """
+    message = _DIGITS.sub(lambda text: shown(text[0], str), message)
     if len(message) <= MOST_CHARACTERS:
         return message
     short = _LONG.sub(lambda text: shown(text[0], str), message)

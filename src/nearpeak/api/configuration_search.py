@@ -36,6 +36,8 @@ class TuningPlan:
     """Wall time of all trials together."""
     within_ratio: float = 0.05
     """Distance to the achievable time at which the search stops."""
+    least_gain_ratio: float = 0.0
+    """Expected gain of all that is left below which the search stops; 0 never."""
     finalist_count: int = 3
     """Configurations that are compared in pairs at the end; with 0 nobody wins."""
     tolerance_ratio: float = 0.02
@@ -56,9 +58,14 @@ class TuningProgress:
     """Each final comparison."""
 
 
+Keeper = Callable[[Study, Case, Timing], None]
+"""From a finished study of a kernel, its case and how it is timed: keeps it in a store."""
+
+
 def tune(
     path: Path, plan: TuningPlan = TuningPlan(), *, case: Case | None = None, runner: str = "",
     default: str = "", journal: Path | None = None, progress: TuningProgress = TuningProgress(),
+    keep: Keeper | None = None,
 ) -> Study:  # fmt: skip
     """Return the study of a space: every configuration that was tried, why the search ended, and the winner.
 
@@ -68,6 +75,7 @@ def tune(
         runner: runner with its function instead of the file's: `callable:kernels.py:softmax`.
         default: configuration in use, in words, instead of the file's.
         journal: file that keeps the study; what it holds does not run again.
+        keep: keeps a finished study of a kernel elsewhere.
 
     Raises:
         SpecError: the space is malformed or empty, nothing says what to run, or every configuration failed.
@@ -77,11 +85,19 @@ def tune(
     from nearpeak.tuning.study_journal import study_journal
 
     file = _with_default(read_space_file(path, lambda words: case_of(words, f"{path}")), default)
+    if file.evaluate and plan.least_gain_ratio:
+        raise SpecError(f"--least-gain: is about one time, and {path} has objectives; give --budget")
+    if file.evaluate and keep is not None:
+        raise SpecError(f"--store: keeps times of kernels, and {path} has objectives; keep its --study or --json")
     request = _request(file, plan, case, runner)
     with study_journal(journal, request) as held:
         if file.evaluate:
             return _objective_study(file, plan, held, progress)
-        return _kernel_study(file, plan, _kernel(file, plan, case, runner, path), held, progress)
+        kernel = _kernel(file, plan, case, runner, path)
+        study = _kernel_study(file, plan, kernel, held, progress)
+        if keep is not None:
+            keep(study, kernel.case, plan.timing)
+        return study
 
 
 def _with_default(file: "SpaceFile", default: str) -> "SpaceFile":
@@ -144,28 +160,39 @@ def _kernel_study(
     device = known_target(timed_target(kernel.runner))
     case_bound_s = bound_s(kernel.case, device, cached=plan.timing.cache == "hot")
     achievable = _achievable(kernel.case, device)
-    low_s = achievable[0] if achievable else 0.0
+    default = None if space.default is None else space.named(space.default)
+    about = Study(
+        space=space.name, subject=label_of(kernel.case), runner=kernel.runner, search=name, seed=plan.seed, trials=(),
+        combination_count=len(legal) if space.listed else combination_count(space), legal_count=len(legal),
+        stop_reason="", default=default, bound_s=case_bound_s, achievable_s=achievable[1] if achievable else None,
+        achievable_low_s=achievable[0] if achievable else None,
+    )  # fmt: skip
     limits = SearchLimits(
-        trial_count=plan.trial_count, spent_s=plan.spent_s, target_s=(1 + plan.within_ratio) * low_s,
+        trial_count=plan.trial_count, spent_s=plan.spent_s, least_gain_ratio=plan.least_gain_ratio,
+        target_s=(1 + plan.within_ratio) * (achievable[0] if achievable else 0.0),
         target_words=f"the best is within {100 * plan.within_ratio:g} % of the achievable time",
     )  # fmt: skip
+    if journal.study is None:
+        journal.state(about)
     reason = search_trials(
         legal, SEARCHES[name](legal, plan.seed, 1), lambda one, best_s: measure_candidate(kernel, one, best_s), limits,
         journal, bound_s=configuration_bound(file.work, space, _axes(kernel.case), device, case_bound_s),
         progress=progress.trial,
     )  # fmt: skip
     _refuse_all_failed(journal, space.name)
-    default = None if space.default is None else space.named(space.default)
     winner = winner_of(
         journal, default, _duel(kernel, plan), _fault(kernel, plan.seed), plan.finalist_count, progress.contest
     )
-    return Study(
-        space=space.name, subject=label_of(kernel.case), runner=kernel.runner, search=name, seed=plan.seed,
-        combination_count=len(legal) if space.listed else combination_count(space), legal_count=len(legal),
-        trials=tuple(journal.trials), stop_reason=reason, default=default, bound_s=case_bound_s,
-        achievable_s=achievable[1] if achievable else None, achievable_low_s=achievable[0] if achievable else None,
-        contests=tuple(journal.contests), winner=winner,
-    )  # fmt: skip
+    return _ended(journal, about, reason, winner)
+
+
+def _ended(journal: "StudyJournal", about: Study, reason: str, winner: Mapping[str, Setting] | None = None) -> Study:
+    """Return a finished study, and state its end in the journal."""
+    study = dataclasses.replace(
+        about, trials=tuple(journal.trials), contests=tuple(journal.contests), stop_reason=reason, winner=winner
+    )
+    journal.state(study)
+    return study
 
 
 def _refuse_all_failed(journal: "StudyJournal", name: str) -> None:
@@ -256,23 +283,29 @@ def _objective_study(file: "SpaceFile", plan: TuningPlan, journal: "StudyJournal
             memory_bytes=plan.timing.memory_bytes, thread_count=plan.timing.thread_count,
         )  # fmt: skip
 
+    about = Study(
+        space=space.name, subject=file.evaluate, runner="", search=name, seed=plan.seed, objectives=names, trials=(),
+        combination_count=len(legal) if space.listed else combination_count(space), legal_count=len(legal),
+        stop_reason="", default=None if space.default is None else space.named(space.default),
+    )  # fmt: skip
+    if journal.study is None:
+        journal.state(about)
     limits = SearchLimits(trial_count=plan.trial_count, spent_s=plan.spent_s, objectives=names)
     reason = search_trials(
         legal, SEARCHES[name](legal, plan.seed, len(names)), evaluate, limits, journal, progress=progress.trial
     )
-    return Study(
-        space=space.name, subject=file.evaluate, runner="", search=name, seed=plan.seed, objectives=names,
-        combination_count=len(legal) if space.listed else combination_count(space), legal_count=len(legal),
-        trials=tuple(journal.trials), stop_reason=reason,
-        default=None if space.default is None else space.named(space.default),
-    )  # fmt: skip
+    return _ended(journal, about, reason)
 
 
 def replay_search(
     path: Path, search: str = "auto", seed_count: int = 20, *, within_ratio: float = 0.05,
-    most_count: int = 1000, progress: "Callable[[ReplayRun], None]" = lambda _: None,
+    most_count: int = 1000, least_gain_ratio: float = 0.0,
+    progress: "Callable[[ReplayRun], None]" = lambda _: None,
 ) -> "ReplayStudy":  # fmt: skip
     """Return how a search does on a recorded space: evaluations until within the margin of the best, seed by seed.
+
+    Args:
+        least_gain_ratio: expected gain of the rest below which a run stops; 0 for runs that end at the first good one.
 
     Raises:
         SpecError: the file is no recorded space, or there is no such search.
@@ -282,7 +315,13 @@ def replay_search(
 
     recorded = read_recorded_space(path)
     return replay(
-        recorded, search, range(seed_count), margin_ratio=within_ratio, most_count=most_count, progress=progress
+        recorded,
+        search,
+        range(seed_count),
+        margin_ratio=within_ratio,
+        most_count=most_count,
+        least_gain_ratio=least_gain_ratio,
+        progress=progress,
     )
 
 

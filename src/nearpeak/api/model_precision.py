@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearpeak.base.input_files import reading
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import MeasureError, NotModelledError, SpecError, error_type
@@ -99,7 +100,8 @@ def precision(
     from nearpeak.precision.quantisation.precision_verdict import verdicts_of
 
     wanted = _checked(precisions or PRECISIONS)
-    steps = _steps(str(model), options, wanted)
+    with reading(model, "model"):
+        steps = _steps(str(model), options, wanted)
     rows = [_row(name, steps, targets) for name in wanted]
     runtime, choice = "", dict[str, str]()
     if Path(model).suffix == ".onnx":
@@ -188,9 +190,8 @@ def _time(name: str, step: "Workload", target: "Target") -> "TargetTime":
     except NotModelledError as error:
         return TargetTime(target=target.name, bound_s=None, reason=str(error).splitlines()[0])
     found = answer.prediction
-    if name == "tf32" or found is None:
-        reason = "no model of kernels in TF32" if name == "tf32" else "nothing predicts it"
-        return TargetTime(target=target.name, bound_s=answer.bound_s, reason=reason)
+    if found is None:
+        return TargetTime(target=target.name, bound_s=answer.bound_s, reason="nothing predicts it")
     return TargetTime(
         target=target.name, bound_s=answer.bound_s, predicted_s=found.time_s, low_s=found.low_s, high_s=found.high_s,
         energy_j=None if found.energy is None else found.energy.energy_j,

@@ -7,7 +7,7 @@ from typing import Any
 
 from nearpeak.base.input_files import border, toml_of_file
 from nearpeak.conversion.engine_parts import CONDITIONAL, DENIED
-from nearpeak.errors import SpecError, UnknownNameError
+from nearpeak.errors import SpecError, UnknownNameError, shown
 
 FOLDER = Path(__file__).with_name("capabilities")
 """Tables that come with nearpeak, one file for each engine and version."""
@@ -127,9 +127,10 @@ def read_table(path: Path) -> CapabilityTable:
             conditions[operator] = (*conditions.get(operator, ()), condition)
     typed: dict[str, str] = {}
     for entry in data.get("typed", []):
-        if entry.get("tensors") not in TENSORS:
-            raise SpecError(f"{path}: typed.tensors is {entry.get('tensors')!r}; it is one of {', '.join(TENSORS)}")
-        typed |= dict.fromkeys(_names(path, "typed.operators", entry.get("operators")), entry["tensors"])
+        tensors = entry.get("tensors")
+        if tensors not in TENSORS:
+            raise SpecError(f"{path}: typed.tensors is {shown(tensors)}; it is one of {', '.join(TENSORS)}")
+        typed |= dict.fromkeys(_names(path, "typed.operators", entry.get("operators")), tensors)
     return CapabilityTable(
         engine=data["engine"], version=data["version"], source=data["source"], formats=formats, denied=denied,
         conditions=conditions, typed=typed, narrowed=_names(path, "narrowed", data.get("narrowed", [])),
@@ -140,7 +141,7 @@ def read_table(path: Path) -> CapabilityTable:
 def _check(path: Path, data: Mapping[str, Any]) -> None:
     for key, value in data.items():
         if key not in _TOP:
-            raise SpecError(f"{path}: unknown entry {key!r}; a capability table has {', '.join(_TOP)}")
+            raise SpecError(f"{path}: unknown entry {shown(key)}; a capability table has {', '.join(_TOP)}")
         if not isinstance(value, _TOP[key]):
             raise SpecError(f"{path}: {key} is {type(value).__name__}; it must be {_TOP[key].__name__}")
     if missing := [key for key in _REQUIRED if not data.get(key)]:
@@ -157,13 +158,13 @@ def _condition(path: Path, entry: Any) -> tuple[Condition, tuple[str, ...]]:
     """Return a condition, and the operators that it is about."""
     if not isinstance(entry, dict) or entry.get("kind") not in _KEYS:
         kind = entry.get("kind") if isinstance(entry, dict) else entry
-        raise SpecError(f"{path}: condition of kind {kind!r}; there is {', '.join(_KEYS)}")
+        raise SpecError(f"{path}: condition of kind {shown(kind)}; there is {', '.join(_KEYS)}")
     kind, says = entry["kind"], entry.get("says", "")
     if not isinstance(says, str) or not says:
         raise SpecError(f"{path}: a condition of kind {kind} does not say what it means; add says = '…'")
     otherwise = entry.get("otherwise", DENIED)
     if otherwise not in (DENIED, CONDITIONAL):
-        raise SpecError(f"{path}: otherwise is {otherwise!r}; it is {DENIED} or {CONDITIONAL}")
+        raise SpecError(f"{path}: otherwise is {shown(otherwise)}; it is {DENIED} or {CONDITIONAL}")
     settings = {key: value for key, value in entry.items() if key not in ("operators", "kind", "says", "otherwise")}
     permitted = _KEYS[kind] | _OPTIONAL.get(kind, frozenset())
     if missing := sorted(_KEYS[kind] - set(settings)):

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nearpeak.core.records.record_codec import Schema
+
 SUPPORTED, CONDITIONAL, DENIED, UNKNOWN = "supported", "conditional", "denied", "unknown"
 VERDICTS = (SUPPORTED, CONDITIONAL, DENIED, UNKNOWN)
 """Verdicts on a node; conditional and supported ones are planned as converted, the others as left outside."""
@@ -221,6 +223,13 @@ class EngineCoverage:
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return asdict(self) | {
+        return ENGINE_COVERAGE.head() | asdict(self) | {
             "counts": dict(self.counts()), "taken_count": self.taken_count, "flop_ratio": self.flop_ratio,
         }  # fmt: skip
+
+
+ENGINE_COVERAGE = Schema(
+    kind="nearpeak engine coverage", version=1, title="saved engine coverage",
+    advice="write it with nearpeak coverage --engine … --json",
+)  # fmt: skip
+"""Kind and version of saved coverage."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 from sqlalchemy import Connection, func, select, update
 
-from nearpeak.core.history.stored_run import Latest, Pairs, Run, RunRecord, Series
+from nearpeak.core.history.stored_run import Latest, Pairs, Run, RunRecord, Series, Source
 from nearpeak.errors import StoreError
 from nearpeak.store import series_queries
 from nearpeak.store.access_tokens import Access, add_entry
@@ -17,7 +17,7 @@ from nearpeak.store.page_queries import Browsing
 from nearpeak.store.rows.finding_rows import Findings
 from nearpeak.store.rows.investigation_rows import Investigations
 from nearpeak.store.rows.policy_rows import Policies
-from nearpeak.store.run_ingest import Ingested, Prepared, add_run, lock_runs, prepared, replace_run, stored_run
+from nearpeak.store.run_ingest import Ingested, Prepared, add_run, lock_runs, prepared, replace_run, stored_run, uid_of
 from nearpeak.store.series_queries import History
 from nearpeak.store.sql_dialect import is_sqlite, reading, together, writing
 from nearpeak.store.store_check import engine_at
@@ -78,6 +78,11 @@ class Store:
             StoreError: it cannot be written: no space, another writer for too long, a damaged file.
         """
         return self.ingest_all((record,), again=again)[0]
+
+    def holds(self, source: Source) -> bool:
+        """Return whether a run of that source is in the store, so that `ingest` would leave it as it is."""
+        with reading(self.engine, self.name) as connection:
+            return stored_run(connection, uid_of(source)) is not None
 
     def together(self, claimed: str = "") -> AbstractContextManager[None]:
         """Make everything that is read and written within a `with` one transaction: committed whole or not at all.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, insert, select
 
 from nearpeak.base.canonical_json import canonical_json, digest
-from nearpeak.core.history.stored_run import RunRecord, fingerprints_of
+from nearpeak.core.history.stored_run import RunRecord, Source, fingerprints_of
 from nearpeak.core.runs.estimate import median_ranks
 from nearpeak.errors import SpecError
 from nearpeak.store import newest_runs
@@ -81,9 +81,14 @@ def prepared(record: RunRecord) -> Prepared:
     except UnicodeEncodeError as error:  # bytes of a command line that are no text
         raise SpecError(f"run: {str(error.object)[:60]!r} holds what is no text, which no database keeps") from None
     return Prepared(
-        record=record, uid=record.source.key[:32], arrays=arrays, quantities=tuple(_derived(arrays)),
+        record=record, uid=uid_of(record.source), arrays=arrays, quantities=tuple(_derived(arrays)),
         fingerprints=fingerprints,
     )  # fmt: skip
+
+
+def uid_of(source: Source) -> str:
+    """Return the identity that a run of that source has in every store."""
+    return source.key[:32]
 
 
 def lock_runs(connection: Connection) -> None:

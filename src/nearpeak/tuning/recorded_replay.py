@@ -1,8 +1,8 @@
 """Replay of a search on recorded spaces: how many configurations it needs, beside the exact figure of random search."""
 
-import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 
 from nearpeak.core.tuning.replay import ReplayRun, ReplayStudy
@@ -10,7 +10,7 @@ from nearpeak.core.tuning.space import Configuration
 from nearpeak.core.tuning.study import FAILED, STOPPED, TIMED, Trial
 from nearpeak.tuning.legal_set import LegalSet, legal_set
 from nearpeak.tuning.recorded_space import RecordedSpace, RecordedTimes
-from nearpeak.tuning.search_choice import SEARCHES, search_name
+from nearpeak.tuning.search_choice import SEARCHES, Search, search_name
 from nearpeak.tuning.staged_stop import stop_reason
 from nearpeak.tuning.study_journal import StudyJournal
 from nearpeak.tuning.trial_loop import SearchLimits, search_trials
@@ -18,7 +18,7 @@ from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
 def replay(
     recorded: RecordedSpace, search: str, seeds: range, *, margin_ratio: float = 0.05, most_count: int = 1000,
-    progress: Callable[[ReplayRun], None] = lambda _: None,
+    least_gain_ratio: float = 0.0, progress: Callable[[ReplayRun], None] = lambda _: None,
 ) -> ReplayStudy:  # fmt: skip
     """Return how a search does on a recorded space: distinct configurations until one is within the margin of the best.
 
@@ -26,40 +26,46 @@ def replay(
 
     Args:
         most_count: evaluations after which a run is given up.
+        least_gain_ratio: expected gain of the rest below which a run stops; 0 for runs that end at the first good one.
 
     Raises:
         SpecError: there is no such search.
     """
     name, legal = search_name(search), legal_set(recorded.space)
+    limits = SearchLimits(trial_count=min(most_count, len(legal)), least_gain_ratio=least_gain_ratio)
+    wanted_s = (1 + margin_ratio) * recorded.best_s
+    times_s = [times.time_s for times in recorded.times.values()]
     runs = []
     for seed in seeds:
-        runs.append(_run(recorded, legal, name, seed, (1 + margin_ratio) * recorded.best_s, most_count))
+        runs.append(_run(recorded, legal, SEARCHES[name](legal, seed, 1), seed, wanted_s, limits))
         progress(runs[-1])
     return ReplayStudy(
         space=recorded.space.name, search=name, margin_ratio=margin_ratio, legal_count=len(legal),
         failed_count=sum(times.time_s == inf for times in recorded.times.values()),
         within_count=recorded.count_within(margin_ratio), best_s=recorded.best_s, runs=tuple(runs),
+        least_gain_ratio=least_gain_ratio,
+        random_speed_ratio=statistics.fmean(random_best_ratio(times_s, run.run_count) for run in runs),
     )  # fmt: skip
 
 
-def _run(recorded: RecordedSpace, legal: LegalSet, name: str, seed: int, wanted_s: float, most_count: int) -> ReplayRun:
-    """Return one run, which ends at the first configuration whose recorded time is good enough."""
+def _run(
+    recorded: RecordedSpace, legal: LegalSet, search: Search, seed: int, wanted_s: float, limits: SearchLimits
+) -> ReplayRun:
+    """Return one run, which ends at the first configuration whose recorded time is good enough, or as limits say."""
 
     def times_of(trial: Trial) -> RecordedTimes:
         return recorded.times[recorded.space.configuration_of(trial.settings, "replay")]
 
     journal = StudyJournal(None, None, {})
-    limits = SearchLimits(
-        trial_count=min(most_count, len(legal)), suffices=lambda trial: times_of(trial).time_s <= wanted_s
-    )
+    if not limits.least_gain_ratio:
+        limits = replace(limits, suffices=lambda trial: times_of(trial).time_s <= wanted_s)
     search_trials(
-        legal, SEARCHES[name](legal, seed, 1),
-        lambda configuration, best_s: recorded_trial(recorded, configuration, best_s), limits, journal,
-    )  # fmt: skip
+        legal, search, lambda configuration, best_s: recorded_trial(recorded, configuration, best_s), limits, journal
+    )
     tried = [times_of(trial) for trial in journal.trials]
     return ReplayRun(
-        seed=seed, found_count=len(tried) if tried[-1].time_s <= wanted_s else None, run_count=len(tried),
-        best_ratio=min(times.time_s for times in tried) / recorded.best_s,
+        seed=seed, run_count=len(tried), best_ratio=min(times.time_s for times in tried) / recorded.best_s,
+        found_count=next((count for count, times in enumerate(tried, 1) if times.time_s <= wanted_s), None),
         device_s=sum(sum(trial.samples_s) for trial in journal.trials),
         full_device_s=sum(sum(times.samples_s) for times in tried),
     )  # fmt: skip
@@ -106,7 +112,7 @@ def random_median(legal_count: int, within_count: int) -> int:
     return count
 
 
-def random_best_ratio(times_s: list[float], count: int) -> float:
+def random_best_ratio(times_s: Sequence[float], count: int) -> float:
     """Return the expectation of best over found time after `count` random draws without replacement.
 
     P(best found has rank i) = C(N - i, n - 1) / C(N, n), ranks from 1; failed configurations (infinite) give 0.
@@ -114,7 +120,9 @@ def random_best_ratio(times_s: list[float], count: int) -> float:
     >>> round(random_best_ratio([1.0, 2.0], 1), 3), random_best_ratio([1.0, 2.0], 2)
     (0.75, 1.0)
     """
-    ordered = sorted(times_s)
-    total = math.comb(len(ordered), count)
-    chances = (math.comb(len(ordered) - rank, count - 1) / total for rank in range(1, len(ordered) - count + 2))
-    return sum(chance * ordered[0] / time_s for chance, time_s in zip(chances, ordered, strict=False))
+    ordered, total_count, speed_ratio = sorted(times_s), len(times_s), 0.0
+    chance = count / total_count
+    for rank, time_s in enumerate(ordered[: total_count - count + 1], 1):
+        speed_ratio += chance * ordered[0] / time_s
+        chance *= (total_count - rank - count + 1) / max(total_count - rank, 1)
+    return speed_ratio

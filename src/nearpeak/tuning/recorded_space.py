@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from nearpeak.base.input_files import border, bytes_of_file, json_value, unpacked
-from nearpeak.core.tuning.space import Configuration, Parameter, Setting, TuningSpace
-from nearpeak.errors import SpecError
+from nearpeak.base.input_files import border, bytes_of_file, json_value, reading, unpacked
+from nearpeak.core.tuning.space import LARGEST, Configuration, Parameter, Setting, TuningSpace
+from nearpeak.errors import SpecError, shown
 
 _UNITS_S = {
     "milliseconds": 1e-3,
@@ -54,32 +54,28 @@ class RecordedSpace:
         return sum(recorded.time_s <= (1 + margin_ratio) * self.best_s for recorded in self.times.values())
 
 
+_Row: TypeAlias = tuple[str, dict[str, Any], RecordedTimes]
+"""Place in the file, configuration, and what was recorded of it."""
+
+
 @border("recorded tuning space")
 def read_recorded_space(path: Path) -> RecordedSpace:
     """Return a recorded space from T4 JSON or a cache of kernel_tuner, plain or packed by gzip.
 
     Raises:
-        SpecError: it is neither, or no configuration in it has a time.
+        SpecError: it is neither, no configuration in it has a time, or one lacks a parameter that others have.
     """
     data = json_value(unpacked(bytes_of_file(path), path))
     if isinstance(data, dict) and isinstance(data.get("results"), list):
-        unit = str(data.get("metadata", {}).get("timeunit", "milliseconds")).lower()
-        if unit not in _UNITS_S:
-            raise SpecError(f"{path}: metadata.timeunit is {unit!r}; one of {', '.join(_UNITS_S)} is right")
-        rows = [_t4_row(row, _UNITS_S[unit]) for row in data["results"]]
+        rows = _t4_rows(data, path)
     elif isinstance(data, dict) and isinstance(data.get("cache"), dict):
-        names = [str(name) for name in data["tune_params_keys"]]
-        rows = [
-            (
-                {name: row[name] for name in names},
-                _recorded(row[_OBJECTIVE], row.get("times") or [row[_OBJECTIVE]], 1e-3),
-            )
-            for row in data["cache"].values()
-        ]
+        rows = _cache_rows(data, path)
     else:
         raise SpecError(f"{path}: is no recorded tuning space; T4 'results' or a kernel_tuner 'cache' is expected")
-    names, settings = _parameters(row for row, _ in rows)
-    times = {tuple(row[name] for name in names): recorded for row, recorded in rows}
+    names, settings = _parameters((where, named) for where, named, _ in rows)
+    if not names:
+        raise SpecError(f"{path}: no parameter in it takes two values, so there is nothing to search")
+    times = {tuple(named[name] for name in names): recorded for _, named, recorded in rows}
     if not any(isfinite(recorded.time_s) for recorded in times.values()):
         raise SpecError(f"{path}: no configuration in it has a time")
     parameters = tuple(Parameter(name=name, settings=settings[name]) for name in names)
@@ -87,11 +83,38 @@ def read_recorded_space(path: Path) -> RecordedSpace:
     return RecordedSpace(space=TuningSpace(name=name, parameters=parameters, listed=tuple(times)), times=times)
 
 
-def _t4_row(row: Mapping[str, Any], unit_s: float) -> tuple[dict[str, Setting], RecordedTimes]:
-    if row.get("invalidity", "correct") != "correct" or not row.get("correctness", 1):
-        return dict(row["configuration"]), RecordedTimes(time_s=inf, samples_s=(), note=str(row.get("invalidity", "")))
-    stated = [one["value"] for one in row["measurements"] if one["name"] == _OBJECTIVE]
-    return dict(row["configuration"]), _recorded(stated[0], row["times"].get("runtimes") or stated, unit_s)
+def _t4_rows(data: Mapping[str, Any], path: Path) -> list[_Row]:
+    """Return each configuration of a T4 file with its place in the file and what was recorded of it."""
+    metadata, rows = data.get("metadata", {}), list[_Row]()
+    unit = str(metadata.get("timeunit", "milliseconds") if isinstance(metadata, dict) else metadata).lower()
+    if unit not in _UNITS_S:
+        raise SpecError(f"{path}: metadata.timeunit is {shown(unit)}; one of {', '.join(_UNITS_S)} is right")
+    for number, row in enumerate(data["results"]):
+        where = f"{path}: results[{number}]"
+        with reading(where, "configuration"):
+            named = dict(row["configuration"])
+            if row.get("invalidity", "correct") != "correct" or not row.get("correctness", 1):
+                recorded = RecordedTimes(time_s=inf, samples_s=(), note=str(row.get("invalidity", "")))
+            else:
+                stated = [one["value"] for one in row["measurements"] if one["name"] == _OBJECTIVE]
+                if not stated:
+                    raise SpecError(f"{where}: measures no {_OBJECTIVE}")
+                recorded = _recorded(stated[0], row["times"].get("runtimes") or stated, _UNITS_S[unit])
+        rows.append((where, named, recorded))
+    return rows
+
+
+def _cache_rows(data: Mapping[str, Any], path: Path) -> list[_Row]:
+    """Return the same of a cache of kernel_tuner."""
+    names, rows = data.get("tune_params_keys"), list[_Row]()
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SpecError(f"{path}: tune_params_keys is {shown(names)}; a list of names is right")
+    for key, row in data["cache"].items():
+        where = f"{path}: cache[{shown(key)}]"
+        with reading(where, "configuration"):
+            recorded = _recorded(row[_OBJECTIVE], row.get("times") or [row[_OBJECTIVE]], 1e-3)
+            rows.append((where, {name: row[name] for name in names}, recorded))
+    return rows
 
 
 def _recorded(time: Any, samples: Iterable[Any], unit_s: float) -> RecordedTimes:
@@ -100,16 +123,24 @@ def _recorded(time: Any, samples: Iterable[Any], unit_s: float) -> RecordedTimes
         return RecordedTimes(time_s=inf, samples_s=(), note=str(time))
     samples_s = tuple(float(one) * unit_s for one in samples)
     if not 0 < time < inf or not all(0 < one < inf for one in samples_s):
-        return RecordedTimes(time_s=inf, samples_s=(), note=f"its time {time!r} is no time")
+        return RecordedTimes(time_s=inf, samples_s=(), note=f"its time {shown(time)} is no time")
     return RecordedTimes(time_s=time * unit_s, samples_s=samples_s)
 
 
-def _parameters(rows: Iterable[Mapping[str, Setting]]) -> tuple[list[str], dict[str, tuple[Setting, ...]]]:
+def _parameters(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[str], dict[str, tuple[Setting, ...]]]:
     """Return the parameters that take several values, and those values in order."""
     values: dict[str, dict[Setting, None]] = {}
-    for row in rows:
+    for where, row in rows:
+        values = values or {name: {} for name in row}
+        if wrong := sorted(set(row) ^ set(values)):
+            states = "states" if wrong[0] in row else "lacks"
+            raise SpecError(f"{where}: {states} {shown(wrong[0])}, unlike the configurations before it")
         for name, value in row.items():
-            values.setdefault(name, {})[value] = None
+            if not isinstance(value, int | float | str) or (not isinstance(value, str) and not abs(value) < LARGEST):
+                raise SpecError(
+                    f"{where}: {shown(name)} is {shown(value)}; a number below 2^63, a text or a truth is right"
+                )
+            values[name][value] = None
     # Numbers in their order, so that neighbours behave alike; texts as they came.
     varied = {
         name: tuple(seen if any(isinstance(value, str) for value in seen) else sorted(seen, key=float))

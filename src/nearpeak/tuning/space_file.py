@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nearpeak.base.input_files import border, json_value, text_of_file, toml_of_file
+from nearpeak.base.input_files import border, json_value, reading, text_of_file, toml_of_file
 from nearpeak.core.tuning.space import Parameter, Setting, TuningSpace
 from nearpeak.core.work.case import Case
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.exchange.axis_expression import names_in
 from nearpeak.tuning.configuration_bound import LeastWork
 
@@ -64,7 +64,7 @@ def read_space_file(path: Path, case_of: Callable[[list[str]], Case]) -> SpaceFi
     texts = {key: data.get(key, "") for key in ("name", "function", "runner", "case", "evaluate")}
     for key, text in texts.items():
         if not isinstance(text, str):
-            raise SpecError(f"{path}: {key} is {text!r}; a text is right")
+            raise SpecError(f"{path}: {key} is {shown(text)}; a text is right")
     work = _table(data, "bound", path)
     if set(work) - set(_BOUND_KEYS) or not all(isinstance(text, str) for text in work.values()):
         raise SpecError(f"{path}: bound holds texts: {', '.join(_BOUND_KEYS)}")
@@ -100,7 +100,7 @@ def _space(data: Mapping[str, Any], name: str, path: Path) -> TuningSpace:
 
 def _parameter(name: str, values: Any, where: str) -> Parameter:
     if not isinstance(values, list) or not all(isinstance(value, int | float | str) for value in values):
-        raise SpecError(f"{where}: {name} is {values!r}; a list of numbers, texts or truths is right")
+        raise SpecError(f"{where}: {name} is {shown(values)}; a list of numbers, texts or truths is right")
     try:
         return Parameter(name=name, settings=tuple(values))
     except SpecError as error:
@@ -110,14 +110,14 @@ def _parameter(name: str, values: Any, where: str) -> Parameter:
 def _texts(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
     texts = data.get(key, [])
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise SpecError(f"{path}: {key} is {texts!r}; a list of texts is right")
+        raise SpecError(f"{path}: {key} is {shown(texts)}; a list of texts is right")
     return tuple(texts)
 
 
 def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     table = data.get(key, {})
     if not isinstance(table, dict):
-        raise SpecError(f"{path}: {key} is {table!r}; a table is right")
+        raise SpecError(f"{path}: {key} is {shown(table)}; a table is right")
     return table
 
 
@@ -137,15 +137,16 @@ def _t1_space(data: Any, path: Path) -> TuningSpace:
     if not isinstance(data, dict) or not isinstance(data.get("ConfigurationSpace"), dict):
         raise SpecError(f"{path}: is no T1 file; it has no ConfigurationSpace")
     stated = data["ConfigurationSpace"]
-    parameters = tuple(
-        _parameter(
-            str(row["Name"]), json_value(row["Values"]) if isinstance(row["Values"], str) else row["Values"], str(path)
-        )
-        for row in stated["TuningParameters"]
-    )
-    conditions = tuple(str(row["Expression"]) for row in stated.get("Conditions", []))
+    parameters = list[Parameter]()
+    for number, row in enumerate(stated["TuningParameters"]):
+        where = f"{path}: TuningParameters[{number}]"
+        with reading(where, "parameter"):
+            values = json_value(row["Values"]) if isinstance(row["Values"], str) else row["Values"]
+            parameters.append(_parameter(str(row["Name"]), values, where))
+    with reading(f"{path}: Conditions", "list of expressions"):
+        conditions = tuple(str(row["Expression"]) for row in stated.get("Conditions", []))
     name = data.get("KernelSpecification", {}).get("KernelName") or path.stem
-    return TuningSpace(name=str(name), parameters=parameters, constraints=conditions)
+    return TuningSpace(name=str(name), parameters=tuple(parameters), constraints=conditions)
 
 
 def _triton_space(text: str, path: Path) -> TuningSpace:

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from nearpeak.core.tuning.space import Configuration
 from nearpeak.core.tuning.study import FAILED, PRUNED, Trial
 from nearpeak.tuning.legal_set import LegalSet
+from nearpeak.tuning.remaining_gain import remaining_gain_ratio
 from nearpeak.tuning.search_choice import Search
 from nearpeak.tuning.study_journal import StudyJournal
 
@@ -29,6 +30,8 @@ class SearchLimits:
     """Time that is near enough to the achievable one; 0 where none is known."""
     target_words: str = ""
     """What that time is."""
+    least_gain_ratio: float = 0.0
+    """Expected gain of all that is left below which the search ends; 0 never ends it."""
     objectives: tuple[str, ...] = ()
     """Names of several objectives; one time otherwise."""
     suffices: Callable[[Trial], bool] = lambda _: False
@@ -47,9 +50,9 @@ def search_trials(
         progress: told each new trial, and the best time.
     """
     best_s, run_count, spent_s = inf, 0, 0.0
-    waiting, seen_count = list(journal.trials), 0
+    waiting, seen_count, times_s = list(journal.trials), 0, list[float]()
     while seen_count < len(legal):
-        reason = _end(run_count, spent_s, best_s, limits)
+        reason = _end(run_count, spent_s, best_s, limits) or _end_of_gain(times_s, len(legal) - seen_count, limits)
         if reason:
             return reason
         default = legal.space.default
@@ -57,7 +60,8 @@ def search_trials(
         index = search.propose() if index is None else index
         trial = waiting.pop(0) if waiting else None
         if trial is not None:
-            known = legal.index_of(legal.space.configuration_of(trial.settings, "journal"))
+            where = f"{journal.path}: trial {trial.position}"
+            known = legal.index_of(legal.space.configuration_of(trial.settings, where))
             index = index if known is None else known
         else:
             trial = _tried(legal, index, best_s, evaluate, bound_s, journal)
@@ -68,6 +72,7 @@ def search_trials(
         search.tell(index, *(several or [score_s]))
         best_s, spent_s = min(best_s, trial.score_s), spent_s + trial.spent_s
         run_count, seen_count = run_count + (trial.outcome != PRUNED), seen_count + 1
+        times_s += [score_s] if trial.score_s < inf else []
         if limits.suffices(trial):
             return "a configuration suffices"
     return f"all {len(legal):,} legal configurations are tried or excluded"
@@ -80,6 +85,15 @@ def _end(run_count: int, spent_s: float, best_s: float, limits: SearchLimits) ->
     if run_count >= limits.trial_count:
         return f"the budget of {limits.trial_count:,} evaluations is spent"
     return f"the budget of {limits.spent_s:g} s is spent" if spent_s >= limits.spent_s else ""
+
+
+def _end_of_gain(times_s: list[float], left_count: int, limits: SearchLimits) -> str:
+    """Return why little is left to be gained; empty where that is not asked, not known or not so."""
+    gain_ratio = remaining_gain_ratio(times_s, left_count) if limits.least_gain_ratio else None
+    if gain_ratio is None or gain_ratio >= limits.least_gain_ratio:
+        return ""
+    least = f"{100 * limits.least_gain_ratio:g} %"
+    return f"the {left_count:,} configurations left are expected to gain {100 * gain_ratio:.2g} %, less than {least}"
 
 
 def _tried(

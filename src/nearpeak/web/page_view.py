@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nearpeak.reports.document import Block, Details, Document, Table, Text, spans
+from nearpeak.reports.document import Block, Details, Document, Heading, Items, Table, Text, Words, spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,26 @@ def without_bars(table: Table) -> Table:
 
 
 def parts_of(document: Document) -> tuple[tuple[Table, ...], tuple[str, ...]]:
-    """Return the tables of a document without bars, and its texts; with those that a report folds away."""
-    blocks = tuple(_unfolded(document.blocks))
-    texts = ("".join(span.text for span in spans(block.words)) for block in blocks if isinstance(block, Text))
-    return tuple(without_bars(block) for block in blocks if isinstance(block, Table)), tuple(texts)
+    """Return the tables of a document without bars, and its texts; with those that a report folds away.
+
+    A table without a caption takes the heading before it, and one without a name its number.
+    """
+    tables, texts, heading = list[Table](), list[str](), document.kicker
+    for block in _unfolded(document.blocks):
+        if isinstance(block, Table):
+            name = block.name or f"table_{len(tables) + 1}"
+            tables.append(replace(without_bars(block), name=name, caption=block.caption or heading))
+        elif isinstance(block, Heading):
+            heading = _text(block.words)
+        elif isinstance(block, Items):
+            texts += map(_text, block.items)
+        elif isinstance(block, str | Text):
+            texts.append(_text(block if isinstance(block, str) else block.words))
+    return tuple(tables), tuple(texts)
+
+
+def _text(words: Words) -> str:
+    return "".join(span.text for span in spans(words))
 
 
 def _unfolded(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from nearpeak.base.input_files import text_of_file
 from nearpeak.core.history.stored_run import Series
@@ -11,18 +13,24 @@ from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.history.stored_devices import case_of_series, target_of_device
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.html")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 MOST_CASES, MOST_TARGETS = 400, 8
 
 
+def plain_files(folder: Path | None, *endings: str) -> tuple[Path, ...]:
+    """Return the files of a folder whose names end so, the newest first; only plain files with plain names."""
+    files = list[tuple[int, str, Path]]()
+    for file in folder.iterdir() if folder is not None and folder.is_dir() else ():
+        with suppress(OSError):  # one that is taken away meanwhile
+            state = file.stat(follow_symlinks=False)
+            if file.suffix in endings and _NAME.fullmatch(file.name) and S_ISREG(state.st_mode):
+                files.append((-state.st_mtime_ns, file.name, file))
+    return tuple(file for _, _, file in sorted(files))
+
+
 def report_names(folder: Path | None) -> tuple[str, ...]:
-    """Return the names of the reports of a folder; only plain files with plain names."""
-    if folder is None or not folder.is_dir():
-        return ()
-    return tuple(sorted(
-        file.name for file in folder.iterdir()
-        if _NAME.fullmatch(file.name) and file.is_file() and not file.is_symlink()
-    ))  # fmt: skip
+    """Return the names of the reports of a folder."""
+    return tuple(sorted(file.name for file in plain_files(folder, ".html")))
 
 
 def report_text(folder: Path | None, name: str) -> str:

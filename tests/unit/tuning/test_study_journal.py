@@ -2,15 +2,16 @@
 
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.tuning.planted import SPACE, time_ms
 
-from nearpeak.core.tuning.study import FAILED, TIMED, Contest, Trial
+from nearpeak.core.tuning.study import FAILED, TIMED, Contest, Study, Trial
 from nearpeak.errors import SpecError
 from nearpeak.tuning.legal_set import legal_set
 from nearpeak.tuning.search_choice import SEARCHES
-from nearpeak.tuning.study_journal import study_journal
+from nearpeak.tuning.study_journal import stored_study, study_journal
 from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
 REQUEST = {"space": "planted", "seed": 3}
@@ -100,7 +101,7 @@ def test_a_larger_budget_goes_on_and_a_finished_study_runs_nothing(tmp_path):
         ('{"key":"1","nearpeak_study":1,"request":{"seed":4,"space":"planted"}}\n', "another study: seed differs"),
         ('{"key":"1","nearpeak_study":1,"request":5}\n', "another study: "),
         ("HEAD[1, 2\n", "line 2: is no line of a journal"),
-        ('HEAD{"other": 1}\n', "line 2: is neither begin, trial nor contest"),
+        ('HEAD{"other": 1}\n', "line 2: is neither begin, trial, contest nor study"),
         ('HEAD{"trial": {"position": "x"}}\n', "line 2"),
     ],
 )
@@ -124,3 +125,29 @@ def test_contests_are_read_again_as_they_were_written(tmp_path):
         assert journal.contests == [contest]
     rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert "contest" in rows[1]
+
+
+def test_a_journal_alone_tells_its_study_under_way_and_at_its_end(tmp_path):
+    path = tmp_path / "study.jsonl"
+    about = Study(
+        space="planted", subject="x", runner="r", search="model", seed=3, combination_count=160, legal_count=160,
+        trials=(), stop_reason="", bound_s=1e-6,
+    )  # fmt: skip
+    with study_journal(path, REQUEST) as journal:
+        with pytest.raises(SpecError, match="holds no study yet"):
+            stored_study(path)
+        journal.state(about)
+        journal.add(Trial(position=1, settings={"block": 16}, outcome=TIMED, time_s=1.0))
+        assert stored_study(path) == replace(about, trials=tuple(journal.trials))
+        ended = replace(about, trials=tuple(journal.trials), stop_reason="the budget is spent")
+        journal.state(ended)
+        size = path.stat().st_size
+        journal.state(ended)
+        assert path.stat().st_size == size
+    assert stored_study(path) == ended
+    with path.open("a") as file:
+        file.write('{"begin":{"block":32}}\n{"trial":{"posi')
+    assert stored_study(path).stop_reason == ""
+    path.write_text(path.read_text().replace("nearpeak_study", "other"))
+    with pytest.raises(SpecError, match=r"name\.jsonl: is no journal of a study"):
+        stored_study(path, "name.jsonl")

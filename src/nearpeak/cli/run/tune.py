@@ -17,8 +17,10 @@ from nearpeak.errors import SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
-    from nearpeak.api.configuration_search import TuningPlan, TuningProgress
-    from nearpeak.core.tuning.study import Contest, Trial
+    from nearpeak.api.configuration_search import Keeper, TuningPlan, TuningProgress
+    from nearpeak.core.runs.measurement import Timing
+    from nearpeak.core.tuning.study import Contest, Study, Trial
+    from nearpeak.core.work.case import Case
 
 _SPACE = typer.Argument(
     None, metavar="SPACE", help="TOML file of a space, T1 JSON, or a Python file with Triton's Config calls."
@@ -43,6 +45,14 @@ _WITHIN = typer.Option(
 _FINALISTS = typer.Option(3, "--finalists", min=0, max=20, help="Best of the search that meet the default in pairs.")
 _PAIRS = typer.Option("60 s", "--pairs", help="Time of each of those comparisons.")
 _TOLERANCE = typer.Option("2%", "--tolerance", help="Difference up to which two configurations count as the same.")
+_LEAST_GAIN = typer.Option(
+    "", "--least-gain", help="Stop when all that is left is expected to improve the best by less, e.g. 1%."
+)
+_STORE = typer.Option(
+    None, "--store", help="Keep a finished study in this store, created if missing: history, gate and regressions."
+)
+_REPOSITORY = typer.Option(None, "--repository", help="--store: git repository of the kernel.")
+_BRANCH = typer.Option("main", "--branch", help="--store: branch whose history the study belongs to.")
 _REPLAY = typer.Option(None, "--replay", help="Recorded space (T4, kernel_tuner cache): how good is the search itself?")
 _SEEDS = typer.Option(20, "--seeds", min=1, max=1000, help="--replay: runs with different seeds.")
 _HTML = typer.Option(None, "--html", help="Write a page with the course of the search.")
@@ -61,8 +71,12 @@ def tune(
     finalists: int = _FINALISTS,
     pairs: str = _PAIRS,
     tolerance: str = _TOLERANCE,
+    least_gain: str = _LEAST_GAIN,
     replay: Path | None = _REPLAY,
     seeds: int = _SEEDS,
+    store: str | None = _STORE,
+    repository: Path | None = _REPOSITORY,
+    branch: str = _BRANCH,
     limit: str = LIMIT,
     cache: str = CACHE_HOT,
     threads: int = THREADS,
@@ -80,8 +94,11 @@ def tune(
     """
     shared.check_writable(html)
     margin = parse_share(within, "--within")
+    gain_ratio = parse_share(least_gain, "--least-gain") if least_gain else 0.0
     if replay is not None and space is None:
-        _replayed(replay, search, seeds, margin, budget, html, why=why, json=json)
+        if store is not None:
+            raise SpecError("--store: keeps studies; --replay runs nothing that could be kept")
+        _replayed(replay, search, seeds, (margin, gain_ratio), budget, html, why=why, json=json)
         return
     if space is None or replay is not None:
         raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one, not both")
@@ -95,11 +112,15 @@ def tune(
     warn_of_threads(threads)
     plan = TuningPlan(
         search=search, seed=seed, trial_count=count, spent_s=spent_s, within_ratio=margin, finalist_count=finalists,
+        least_gain_ratio=gain_ratio,
         tolerance_ratio=parse_share(tolerance, "--tolerance"), pair_budget_s=seconds_of(pairs, "--pairs"),
         timing=timing_of("300 ms", limit, cache, threads, memory, check=not no_check),
     )  # fmt: skip
+    keep = _keeper(store, repository, branch)
     with _shown(plan) as progress:
-        answer = tuned(space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress)
+        answer = tuned(
+            space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress, keep=keep
+        )
     shared.write_page(html, document := report.document_of(answer))
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
     if not answer.objectives and answer.winner is None and finalists:
@@ -121,17 +142,25 @@ def budget_of(text: str) -> tuple[int, float]:
 
 
 def _replayed(
-    path: Path, search: str, seeds: int, margin: float, budget: str, html: Path | None, *, why: bool, json: bool
-) -> None:
-    """Print how a search does on a recorded space."""
+    path: Path, search: str, seeds: int, shares: tuple[float, float], budget: str, html: Path | None, *, why: bool,
+    json: bool,
+) -> None:  # fmt: skip
+    """Print how a search does on a recorded space.
+
+    Args:
+        shares: distance to the optimum, and expected gain of the rest, at which a run stops.
+    """
     from nearpeak.api.configuration_search import random_counts, replay_search
     from nearpeak.reports.tuning import replay_report as report
 
     count, limit_s = budget_of(budget or _REPLAYED)
     if limit_s < inf:
         raise SpecError(f"--budget {budget!r}: --replay counts evaluations; give their number, e.g. 400")
-    with shared.progress("replaying"):
-        answer = replay_search(path, search, seeds, within_ratio=margin, most_count=count)
+    with shared.progress_bar("replaying", seeds) as advance:
+        answer = replay_search(
+            path, search, seeds, within_ratio=shares[0], least_gain_ratio=shares[1], most_count=count,
+            progress=lambda run: advance(run.seed + 1, f"seed {run.seed}: {run.run_count} evaluations"),
+        )  # fmt: skip
     oracle = random_counts(answer)
     document = report.document_of(answer, *oracle)
     shared.write_page(html, document)
@@ -142,24 +171,38 @@ def _replayed(
 def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
     """Show on a terminal how many configurations have run, the best time, and the finals."""
     from nearpeak.api.configuration_search import TuningProgress
-
-    if not sys.stderr.isatty():
-        yield TuningProgress()
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
     from nearpeak.reports.brief_text import brief
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        total = plan.trial_count if plan.spent_s == inf else None
-        task = bar.add_task("tuning", total=total)
+    with shared.progress_bar("tuning", plan.trial_count if plan.spent_s == inf else None) as advance:
 
         def trial(row: "Trial", best_s: float) -> None:
             words = f"best {brief(best_s, 's')}" if best_s < inf else "none is right yet"
-            bar.update(task, completed=row.position, description=f"{words}, last {row.outcome}")
+            advance(row.position, f"{words}, last {row.outcome}")
 
         def contest(row: "Contest") -> None:
-            bar.update(task, description=f"pairs: {row.verdict}")
+            advance(plan.trial_count, f"pairs: {row.verdict}")
 
         yield TuningProgress(trial=trial, contest=contest)
+
+
+def _keeper(store: str | None, repository: Path | None, branch: str) -> "Keeper | None":
+    """Return what keeps a finished study in the store; what cannot be is refused before anything runs."""
+    if store is None:
+        if repository is not None:
+            raise SpecError("--repository: says which commit --store keeps the study under; add --store")
+        return None
+    from nearpeak.api.study_history import keep_study
+    from nearpeak.cli.team.store import revision_of
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    place, revision = place_of(store), revision_of(repository, None)
+    open_store(place, create=True).close()
+
+    def keep(study: "Study", case: "Case", timing: "Timing") -> None:
+        with open_store(place) as opened:
+            is_new = keep_study(study, case, timing, opened, revision=revision, branch=branch)
+        words = {True: "1 new run", False: "holds this study already", None: "no configuration leads; nothing to keep"}
+        sys.stderr.write(f"{store}: {words[is_new]}\n")
+
+    return keep

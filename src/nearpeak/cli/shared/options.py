@@ -199,6 +199,21 @@ def progress(title: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
+    """Show on a terminal how far something long has come; gives the function that takes the count done, and words."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(title), total=total)
+        yield lambda count, words: bar.update(task, completed=count, description=escape(words))
+
+
 def tell(
     document_of: "Callable[[], Document]",
     record_of: Callable[[], str],

@@ -45,6 +45,10 @@ class ReplayStudy:
     """Least recorded time."""
     runs: tuple[ReplayRun, ...]
     """Runs by seed."""
+    least_gain_ratio: float = 0.0
+    """Expected gain of the rest below which a run stopped; 0 where runs end at the first good configuration."""
+    random_speed_ratio: float = 0.0
+    """Speed that as many random draws without replacement are expected to reach, over the best of all; mean of runs."""
 
     @property
     def median_count(self) -> float:
@@ -57,6 +61,11 @@ class ReplayStudy:
         return sum(run.found_count is not None for run in self.runs)
 
     @property
+    def speed_ratio(self) -> float:
+        """Speed of the best that a run found over that of the best of all; mean of runs."""
+        return statistics.fmean(1 / run.best_ratio for run in self.runs)
+
+    @property
     def device_ratio(self) -> float:
         """Median over runs of the time of the calls made over that of all recorded calls."""
         return statistics.median(run.device_s / run.full_device_s for run in self.runs if run.full_device_s)
@@ -66,4 +75,5 @@ class ReplayStudy:
         plain: dict[str, Any] = STUDIES.plain(self)
         return plain | {
             "median_count": self.median_count, "found_runs": self.found_runs, "device_ratio": self.device_ratio,
+            "speed_ratio": self.speed_ratio,
         }  # fmt: skip

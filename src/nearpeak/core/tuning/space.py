@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 Setting: TypeAlias = int | float | str | bool
 """Value of one parameter."""
 Configuration: TypeAlias = tuple[Setting, ...]
 """A value for every parameter, in the order of the space."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
+MOST_SETTINGS = 32_767
+"""Most values of a parameter: a configuration is kept as the places of its values, 16 bits each."""
+LARGEST = 2**63
+"""Numbers of a configuration are below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +31,21 @@ class Parameter:
         """Refuse a parameter that cannot be chosen.
 
         Raises:
-            SpecError: its name is no name of a variable, it has no values, or one of them twice.
+            SpecError: its name is no name of a variable, it has no values or too many, or one of them twice: 1 and true
+                are one value, and so are 1 and 1.0.
         """
         if not _NAME.fullmatch(self.name):
-            raise SpecError(f"parameter {self.name!r}: is no name; letters, digits and _ are allowed")
+            raise SpecError(f"parameter {shown(self.name)}: is no name; letters, digits and _ are allowed")
         if not self.settings:
             raise SpecError(f"parameter {self.name}: has no values; give at least one")
-        if len({(type(value), value) for value in self.settings}) < len(self.settings):
+        odd = [value for value in self.settings if not isinstance(value, str) and not abs(value) < LARGEST]
+        if odd:
+            raise SpecError(f"parameter {self.name}: {shown(odd[0])} is no number below 2^63")
+        if len(self.settings) > MOST_SETTINGS:
+            raise SpecError(
+                f"parameter {self.name}: has {len(self.settings):,} values; at most {MOST_SETTINGS:,} are searched"
+            )
+        if len(set(self.settings)) < len(self.settings):
             raise SpecError(f"parameter {self.name}: states a value twice")
 
 
@@ -76,7 +88,7 @@ class TuningSpace:
             ]
             if not same:
                 given = ", ".join(map(str, parameter.settings))
-                raise SpecError(f"{where}: {parameter.name} = {value!r} is none of its values: {given}")
+                raise SpecError(f"{where}: {parameter.name} = {shown(value)} is none of its values: {given}")
             values.append(same[0])
         return tuple(values)
 

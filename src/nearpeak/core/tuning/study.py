@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from nearpeak.core.records.record_codec import Codec
+from nearpeak.core.records.record_codec import Codec, Schema
 from nearpeak.core.tuning.space import Setting
 
 TIMED, STOPPED, PRUNED = "timed", "stopped", "cannot win"
@@ -84,7 +84,7 @@ class Study:
     trials: tuple[Trial, ...]
     """Trials in order."""
     stop_reason: str
-    """Why the search ended."""
+    """Why the search ended; empty while it goes on."""
     default: Mapping[str, Setting] | None = None
     """Configuration in use today."""
     achievable_s: float | None = None
@@ -105,6 +105,13 @@ class Study:
         """Trial with the least time of the search; none where every one failed."""
         timed = [trial for trial in self.trials if trial.score_s < inf]
         return min(timed, key=lambda trial: trial.score_s, default=None)
+
+    @property
+    def leader(self) -> Mapping[str, Setting] | None:
+        """Configuration to use after the study: the winner, else what is in use, else the fastest without finals."""
+        if self.winner is not None or self.contests:
+            return self.winner or self.default
+        return None if self.best is None else self.best.settings
 
     @property
     def front(self) -> tuple[Trial, ...]:
@@ -128,10 +135,14 @@ class Study:
         best = self.best
         found = {"best": None if best is None else best.position, "front": [trial.position for trial in self.front]}
         plain: dict[str, Any] = STUDIES.plain(self)
-        return plain | found
+        return STUDY.head() | plain | found
 
 
 STUDIES = Codec()
 """Codec of studies."""
 TRIAL = STUDIES.converter(Trial)
 """Reads and writes trials."""
+STUDY = Schema(
+    kind="nearpeak tuning study", version=1, title="a saved tuning study", advice="write it with nearpeak tune --json"
+)
+"""Kind and version of saved studies."""

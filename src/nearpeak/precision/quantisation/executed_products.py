@@ -8,6 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+from nearpeak.core.records.record_codec import Schema
+
 UNKNOWN = "unknown"
 """Format of a product that nothing states."""
 QUANTISE = frozenset(("QuantizeLinear", "DynamicQuantizeLinear"))
@@ -116,11 +118,18 @@ class ExecutedGraph:
         return sum(item.mac_count or 0 for item in self.products if item.precision == precision) / total
 
 
+EXECUTED_GRAPH = Schema(
+    kind="nearpeak executed products", version=1, title="saved executed products",
+    advice="write it with nearpeak precision --executed --json",
+)  # fmt: skip
+"""Kind and version of saved graphs."""
+
+
 def executed_graph(name: str, engine: str, nodes: Sequence[GraphNode]) -> ExecutedGraph:
     """Return which products the nodes of an optimised graph form in which precision."""
     table = product_table()
     loose = [node for node in nodes if node.operator in QUANTISE | DEQUANTISE]
-    sizes = [passed_bytes(node) for node in loose]
+    sizes = [_passed_bytes(node) for node in loose]
     unlisted = [
         f"{node.domain}.{node.operator}".lstrip(".") for node in nodes
         if node.operator in _BODIES or (node.domain not in ("", "ai.onnx") and node.operator not in table)
@@ -190,7 +199,7 @@ def _mac_count(rule: str, node: GraphNode) -> int | None:
     return None
 
 
-def passed_bytes(node: GraphNode) -> int | None:
+def _passed_bytes(node: GraphNode) -> int | None:
     """Return the bytes of elements that a quantisation or dequantisation reads and writes."""
     read, written = (side[0] if side else None for side in (node.inputs, node.outputs))
     if read is None or written is None:

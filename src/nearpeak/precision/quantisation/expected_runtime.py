@@ -47,17 +47,21 @@ def node_s(node: GraphNode) -> float | None:
     if not product_table().get(node.operator, ("", ""))[0]:
         elements = costs["element_s"]
         each = (
-            elements[pass_kind(node)] if node.operator in DEQUANTISE else elements.get(node.operator, elements["other"])
+            elements[_pass_kind(node)]
+            if node.operator in DEQUANTISE
+            else elements.get(node.operator, elements["other"])
         )
         return float(costs["node_s"] + each * result.elements)
     product = product_of(node)
     if product.mac_count is None:
         return None
     flop_s = 2 * product.mac_count / _rate(node, product.precision, result)
-    return float(costs["node_s"] + max(flop_s, weights_s(node)) + scaled_s(node))
+    first = node.inputs[0] if node.operator == "DynamicQuantizeMatMul" else None
+    scaled_s = 0.0 if first is None else costs["element_s"]["DynamicQuantizeLinear"] * first.elements
+    return float(costs["node_s"] + max(flop_s, weights_s(node)) + scaled_s)
 
 
-def pass_kind(node: GraphNode) -> str:
+def _pass_kind(node: GraphNode) -> str:
     """Return the kind of a dequantisation: one with a scale for each column has no vector kernel."""
     scale, source = (*node.inputs, None, None)[1], node.inputs[0]
     if scale is None or source is None or scale.elements <= 1:
@@ -86,12 +90,3 @@ def weights_s(node: GraphNode) -> float:
     largest = max(sizes, default=0)
     is_cached = largest <= costs["cached_bytes"]
     return float(largest / costs["cached_bytes_per_s" if is_cached else "memory_bytes_per_s"])
-
-
-def scaled_s(node: GraphNode) -> float:
-    """Return the time of quantising activations within a product, or of scaling its integers."""
-    if node.operator not in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat"):
-        return 0.0
-    first = node.inputs[0]
-    each = float(runtime_costs()["element_s"]["DynamicQuantizeLinear"])
-    return 0.0 if first is None or node.operator != "DynamicQuantizeMatMul" else each * first.elements

@@ -40,12 +40,8 @@ def in_bf16(onnx: Any, model: Any) -> Any:
                 attribute.i = half
     for tensor in tensors:
         if tensor.data_type == single:
-            tensor.CopyFrom(rounded_tensor(onnx, tensor, half))
+            values = onnx.numpy_helper.to_array(tensor).astype(np.float32)
+            upper = (np.ascontiguousarray(values).view(np.uint32) >> 16).astype("<u2")  # the upper half of each number
+            raw = {"dims": tensor.dims, "data_type": half, "raw_data": upper.tobytes()}
+            tensor.CopyFrom(onnx.TensorProto(name=tensor.name, **raw))
     return made
-
-
-def rounded_tensor(onnx: Any, tensor: Any, half: int) -> Any:
-    """Return a tensor in bf16: the upper half of each fp32 number."""
-    values = onnx.numpy_helper.to_array(tensor).astype(np.float32)
-    upper = (np.ascontiguousarray(values).view(np.uint32) >> 16).astype("<u2")
-    return onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=half, raw_data=upper.tobytes())

@@ -66,7 +66,7 @@ def measured_files(
         timed = _timed(runtime, files, looked, batches[0], budget_s)
         if right is not None:
             timed = [
-                run if run.reason else with_accuracy(runtime, files[run.scheme], run, batches, right) for run in timed
+                run if run.reason else _with_accuracy(runtime, files[run.scheme], run, batches, right) for run in timed
             ]  # fmt: skip
     return tuple(timed), {} if choice is None else dict(choice.products)
 
@@ -176,7 +176,7 @@ def _batches(runtime: Any, path: Path, examples: Mapping[str, Any] | None) -> li
     ]  # fmt: skip
 
 
-def with_accuracy(runtime: Any, path: Path, run: SchemeRun, batches: Sequence[Feeds], labels: Any) -> SchemeRun:
+def _with_accuracy(runtime: Any, path: Path, run: SchemeRun, batches: Sequence[Feeds], labels: Any) -> SchemeRun:
     """Return a run with its accuracy: the largest of each row of the first output is the answer."""
     session = _session(runtime, path)
     answers = [np.asarray(session.run(None, feeds)[0]) for feeds in batches]

@@ -42,13 +42,13 @@ def read_nodes(onnx: Any, runtime: Any, model: Any, where: str) -> list[GraphNod
         where: name of the model, for messages.
     """
     with tempfile.TemporaryDirectory() as folder:
-        graph = optimised_model(onnx, runtime, model, Path(folder), where)
+        graph = _optimised_model(onnx, runtime, model, Path(folder), where)
     return plain_nodes(onnx, runtime, graph)
 
 
 def plain_nodes(onnx: Any, runtime: Any, model: Any) -> list[GraphNode]:
     """Return the nodes of a model as they stand in it, with shape and format of their tensors in one run."""
-    return graph_nodes(onnx, model, _shapes_of(onnx, runtime, model))
+    return _graph_nodes(onnx, model, _shapes_of(onnx, runtime, model))
 
 
 def fixed_model(path: Path, options: CaptureOptions) -> Any:
@@ -73,7 +73,7 @@ def fixed_model(path: Path, options: CaptureOptions) -> Any:
     return model
 
 
-def optimised_model(onnx: Any, runtime: Any, model: Any, folder: Path, where: str) -> Any:
+def _optimised_model(onnx: Any, runtime: Any, model: Any, folder: Path, where: str) -> Any:
     """Return the model after the runtime's optimisation for this CPU."""
     options = quiet_options(runtime)
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -98,7 +98,7 @@ def quiet_options(runtime: Any, thread_count: int = 1) -> Any:
     return options
 
 
-def graph_nodes(onnx: Any, model: Any, arrays: dict[str, Array]) -> list[GraphNode]:
+def _graph_nodes(onnx: Any, model: Any, arrays: dict[str, Array]) -> list[GraphNode]:
     """Return the nodes of a model with what is known of their tensors."""
     stored = {item.name: _stored(onnx, item) for item in model.graph.initializer}
     known = stored | arrays
@@ -132,17 +132,15 @@ def _shapes_of(onnx: Any, runtime: Any, model: Any) -> dict[str, Array]:
         values = dict(zip(names, session.run_with_ort_values(names, feeds), strict=True))
     except Exception:  # inputs whose values matter, or of a format that NumPy lacks
         return {}
-    return {name: value_array(value) for name, value in (feeds | values).items() if value.is_tensor()}
+    return {  # the runtime calls a type `tensor(float)`
+        name: _named(str(value.data_type())[len("tensor(") : -1], value.shape())
+        for name, value in (feeds | values).items() if value.is_tensor()
+    }  # fmt: skip
 
 
 _FORMATS = {"float": "fp32", "float16": "fp16", "double": "fp64", "bfloat16": "bf16", "float8e4m3fn": "fp8_e4m3",
             "float8e5m2": "fp8_e5m2", "float4e2m1": "fp4_e2m1"}  # fmt: skip
 """Canonical formats by the names of ONNX, where they differ."""
-
-
-def value_array(value: Any) -> Array:
-    """Return shape and format of a value of the runtime, which calls its type `tensor(float)`."""
-    return _named(str(value.data_type())[len("tensor(") : -1], value.shape())
 
 
 def _stored(onnx: Any, item: Any) -> Array:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from nearpeak.core.records.record_codec import Schema
 from nearpeak.precision.quantisation.executed_products import ExecutedGraph
 
 LEAST_CHANGE_RATIO = 0.1
@@ -129,3 +130,10 @@ class PrecisionTable:
         """Measured time of the model as it is; none where it was not measured."""
         runs = [run for row in self.rows if row.precision == "fp32" for run in row.runs]
         return runs[0].measured_s if runs else None
+
+
+PRECISION_TABLE = Schema(
+    kind="nearpeak precision table", version=1, title="a saved precision table",
+    advice="write it with nearpeak precision --json",
+)  # fmt: skip
+"""Kind and version of saved tables."""

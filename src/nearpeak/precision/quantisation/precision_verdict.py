@@ -67,7 +67,7 @@ def _parts(row: PrecisionRow, base: PrecisionRow, plain_s: float | None) -> Iter
     elif row.runs and all(run.reason for run in row.runs):
         yield f"not run here: {row.runs[0].reason}"
     for time, before in zip(row.times, base.times, strict=False):  # none where the precision has no step
-        yield from predicted_words(time, before)
+        yield from _expected_words(time, before)
 
 
 def _ratio(ratio: float) -> str:
@@ -95,7 +95,7 @@ def _executed(run: SchemeRun) -> str:
     return f"{words}, {counted(loose, 'quantisation')} left" if loose else words
 
 
-def predicted_words(time: TargetTime, before: TargetTime) -> Iterator[str]:
+def _expected_words(time: TargetTime, before: TargetTime) -> Iterator[str]:
     """Yield the expected speed-up on a target over fp32 there, with the interval of the quotient."""
     if time.predicted_s is None or before.predicted_s is None:
         if time.bound_s is not None and before.bound_s is not None:

@@ -62,11 +62,11 @@ def _recorded(events: Iterable[Any]) -> Iterable[GraphNode]:
         if key in seen or not arguments.get("op_name"):
             continue
         seen.add(key)
-        inputs, outputs = (profile_arrays(arguments.get(f"{side}_type_shape")) for side in ("input", "output"))
+        inputs, outputs = (_profile_arrays(arguments.get(f"{side}_type_shape")) for side in ("input", "output"))
         yield GraphNode(name, str(arguments["op_name"]), "", inputs, outputs, {})
 
 
-def profile_arrays(rows: Any) -> tuple[Array | None, ...]:
+def _profile_arrays(rows: Any) -> tuple[Array | None, ...]:
     """Return the tensors that a profile lists as `[{"float": [1, 3]}, …]`."""
     pairs = [next(iter(row.items()), None) if isinstance(row, Mapping) else None for row in rows or []]
     return tuple(None if pair is None else _array(node_format(str(pair[0])), pair[1]) for pair in pairs)
@@ -79,7 +79,11 @@ def _array(dtype: str | None, shape: Any) -> Array | None:
 
 
 def _engine(name: str, layers: Sequence[Mapping[str, Any]]) -> ExecutedGraph:
-    kinds = [layer_kind(layer) for layer in layers]
+    kinds = [  # without a detailed description that of the kernel
+        str(layer.get("ParameterType", ""))
+        or str(layer.get("LayerType", "")).removeprefix("Cask").replace("Gemm", "", 1).strip() or UNKNOWN
+        for layer in layers
+    ]  # fmt: skip
     passes = [_pass(layer) for layer, kind in zip(layers, kinds, strict=True) if kind.startswith(_PASSES)]
     sizes = [size for turned, size in passes if turned]
     regions = [str(layer.get("LayerType", "")) for layer, kind in zip(layers, kinds, strict=True) if _is_region(kind)]
@@ -94,12 +98,6 @@ def _engine(name: str, layers: Sequence[Mapping[str, Any]]) -> ExecutedGraph:
         loose_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
         unlisted_count={kind: regions.count(kind) for kind in dict.fromkeys(regions)},
     )  # fmt: skip
-
-
-def layer_kind(layer: Mapping[str, Any]) -> str:
-    """Return what a layer computes; without a detailed description the kind of its kernel."""
-    stated = str(layer.get("ParameterType", ""))
-    return stated or str(layer.get("LayerType", "")).removeprefix("Cask").replace("Gemm", "", 1).strip() or UNKNOWN
 
 
 def _is_region(kind: str) -> bool:
@@ -149,14 +147,11 @@ def _pass(layer: Mapping[str, Any]) -> tuple[str, int | None]:
 
 
 def _tensors(layer: Mapping[str, Any], side: str) -> tuple[Array | None, ...]:
-    rows = layer.get(side)
-    return tuple(
-        layer_tensor(row) if isinstance(row, Mapping) else None for row in (rows if isinstance(rows, list) else [])
-    )
-
-
-def layer_tensor(row: Mapping[str, Any]) -> Array | None:
-    """Return a tensor of a layer's description; none where its format is not stated."""
-    text = str(row.get("Format/Datatype", "")).upper()
-    dtype = next((name for part, name in _DATA_TYPES if part in text), None)
-    return _array(dtype, row.get("Dimensions"))
+    """Return the tensors of a layer's description; none where a format is not stated."""
+    tensors, rows = list[Array | None](), layer.get(side)
+    for row in rows if isinstance(rows, list) else []:
+        stated = row if isinstance(row, Mapping) else {}
+        text = str(stated.get("Format/Datatype", "")).upper()
+        dtype = next((name for part, name in _DATA_TYPES if part in text), None)
+        tensors.append(_array(dtype, stated.get("Dimensions")))
+    return tuple(tensors)

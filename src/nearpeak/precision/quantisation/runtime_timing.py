@@ -30,12 +30,6 @@ def random_feeds(session: Any, seed: int = 0) -> dict[str, Any] | None:
     return feeds
 
 
-def fastest_s(session: Any, feeds: Mapping[str, Any], budget_s: float) -> float:
-    """Return the shortest of the runs of a session that fit into `budget_s`, after one that warms it."""
-    session.run(None, feeds)
-    return shortest_s(lambda: session.run(None, feeds), budget_s)
-
-
 def shortest_s(call: Callable[[], object], budget_s: float) -> float:
     """Return the shortest of the calls that fit into `budget_s`, of at least three."""
     times, stop = list[float](), time.perf_counter() + budget_s

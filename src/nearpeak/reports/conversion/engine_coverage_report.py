@@ -153,7 +153,7 @@ def _picture(coverage: EngineCoverage) -> str:
             x += width
         label = f"{plan.target}: {counted(len(times), 'piece')}, {show(whole_s, 's')} of device time without borders"
         strips.append(
-            f'<p>{escape(label)}</p><svg class="drawing" style="height:26px" role="img" '
+            f'<p>{escape(label)}</p><svg class="drawing" height="26" role="img" '
             f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
         )
     return keys([("in an engine", COLOURS[0]), ("outside", COLOURS[1])]) + "".join(strips)

@@ -107,9 +107,12 @@ def keys(colours: Sequence[tuple[str, str]]) -> str:
     """Return the legend of a drawing's colours.
 
     >>> keys([("a", "#fff")])
-    '<p class="keys"><span><i style="background:#fff"></i>a</span></p>'
+    '<p class="keys"><span><svg width="9" height="9"><rect width="9" height="9" fill="#fff"/></svg> a</span></p>'
     """
-    named = "".join(f'<span><i style="background:{colour}"></i>{safe(name)}</span>' for name, colour in colours)
+    named = "".join(
+        f'<span><svg width="9" height="9"><rect width="9" height="9" fill="{colour}"/></svg> {safe(name)}</span>'
+        for name, colour in colours
+    )
     return f'<p class="keys">{named}</p>'
 
 

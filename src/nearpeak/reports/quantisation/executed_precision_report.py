@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from nearpeak.precision.quantisation.executed_products import UNKNOWN, ExecutedGraph
+from nearpeak.precision.quantisation.executed_products import EXECUTED_GRAPH, UNKNOWN, ExecutedGraph
 from nearpeak.reports.document import WHY, Block, Details, Document, Heading, Items, Table, Text, columns
 from nearpeak.reports.figure_text import clean, percent
 from nearpeak.units import counted, show
@@ -86,6 +86,6 @@ def _grounds(graph: ExecutedGraph) -> Iterator[str]:
 def to_json(graph: ExecutedGraph) -> str:
     """Return the executed precision as one JSON object."""
     names = dict.fromkeys(item.precision for item in graph.products)
-    record = {"kind": "nearpeak executed products", "schema_version": 1, **asdict(graph)}
+    record = EXECUTED_GRAPH.head() | asdict(graph)
     shares = {name: graph.share_ratio(name) for name in names}
     return json.dumps(record | {"mac_count": graph.mac_count, "share_ratio": shares}, indent=2)

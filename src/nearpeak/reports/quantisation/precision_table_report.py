@@ -4,7 +4,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from nearpeak.precision.quantisation.precision_table import Accuracy, PrecisionRow, PrecisionTable, SchemeRun
+from nearpeak.precision.quantisation.precision_table import (
+    PRECISION_TABLE,
+    Accuracy,
+    PrecisionRow,
+    PrecisionTable,
+    SchemeRun,
+)
 from nearpeak.reports.document import WHY, Block, Cell, Details, Document, Heading, Items, Table, Text, columns
 from nearpeak.reports.figure_text import clean
 from nearpeak.units import show
@@ -200,6 +206,7 @@ def _grounds(table: PrecisionTable) -> Iterator[str]:
     yield f"bounds, weights and activations: {PROVED}; expected times and energy: {PREDICTED}, with 90 % intervals"
     yield f"times, executed formats and accuracy of files: {MEASURED}, one thread, shortest run of files in turns"
     yield "fp8 and int8: products of weights in 8 bits on both sides; int4: weights alone, products in bf16"
+    yield "tf32: kernels as for fp32, with products at the rate of units for TF32; no time in TF32 was fitted"
     for row in table.rows:
         if row.reason:
             yield f"{row.precision}: {clean(row.reason)}"
@@ -219,7 +226,7 @@ def to_json(table: PrecisionTable) -> str:
                 "mean_ratio": sum(accuracy["right_ratio"]) / len(accuracy["right_ratio"]),
                 "difference_ratio": difference_ratio_of(accuracy),
             }
-    head = {"kind": "nearpeak precision table", "schema_version": 1, "marks": marks, "missing": NOT_ASKED}
+    head = PRECISION_TABLE.head() | {"marks": marks, "missing": NOT_ASKED}
     return json.dumps(head | body, indent=2)
 
 

@@ -14,6 +14,17 @@ def to_json(study: ReplayStudy, random_mean_count: float, random_median_count: i
     return json.dumps(study.record() | oracle, allow_nan=False)
 
 
+def _stop(study: ReplayStudy) -> str:
+    """Return what the stop by the expected remaining gain costs and saves, beside as many random draws."""
+    worst = max(run.best_ratio for run in study.runs)
+    return (
+        f"{study.search}, stopped where the rest is expected to gain less than {100 * study.least_gain_ratio:g} %: "
+        f"after {statistics.median(run.run_count for run in study.runs):,g} evaluations (median of {len(study.runs)}) "
+        f"at {study.speed_ratio:.1%} of the optimum's speed on average, the worst run {worst:.3f} × its time; as many "
+        f"random draws reach {study.random_speed_ratio:.1%}, exactly."
+    )
+
+
 def document_of(study: ReplayStudy, random_mean_count: float, random_median_count: int) -> Document:
     """Return the replay as a document; its runs are folded.
 
@@ -29,6 +40,8 @@ def document_of(study: ReplayStudy, random_mean_count: float, random_median_coun
         f"{study.search}: {median:g} evaluations (median of {runs}) until within {margin} of the recorded optimum, "
         f"{median / random_median_count:.2f} × random search, whose exact median is {random_median_count:,}."
     )
+    if study.least_gain_ratio:
+        lead = _stop(study)
     rows = [
         (study.search, f"{median:g}", f"{quarters[0]:g} to {quarters[2]:g}", f"{study.found_runs} of {runs}"),
         ("random, exact", f"{random_median_count:,}", f"mean {random_mean_count:,.1f}", "all"),
@@ -42,8 +55,9 @@ def document_of(study: ReplayStudy, random_mean_count: float, random_median_coun
         f"Device time: {whole_percent(study.device_ratio)} of timing the same configurations in full (median of runs)."
     )
     each = Table(
-        columns=columns("#seed", "#evaluations", "#best_ratio|best / optimum", "#device_s|device time"), name="runs",
-        rows=[(run.seed, run.found_count, f"{run.best_ratio:.3f}", run.device_s) for run in study.runs],
+        columns=columns("#seed", "#evaluations", "#tried", "#best_ratio|best / optimum", "#device_s|device time"),
+        name="runs",
+        rows=[(run.seed, run.found_count, run.run_count, f"{run.best_ratio:.3f}", run.device_s) for run in study.runs],
     )  # fmt: skip
     blocks: list[Block] = [
         Table(columns=heads, rows=rows, name="replay"), Text(device), Text(ways, "muted"),

@@ -33,7 +33,7 @@ def search_curve(study: Study) -> str:
     for name, level_s in (("achievable", study.achievable_s), ("bound", study.bound_s)):
         if level_s:
             y = percent_of(1 - axis.at_ratio(level_s))
-            parts.append(f'<line x1="0" x2="100%" y1="{y}" y2="{y}" stroke-dasharray="6 4" style="stroke:var(--ink)"/>')
+            parts.append(f'<line x1="0" x2="100%" y1="{y}" y2="{y}" stroke-dasharray="6 4" class="level"/>')
             level = f"{name} {brief(level_s, 's')}"
             parts.append(f'<text x="100%" y="{y}" dy="-4" text-anchor="end">{level}</text>')
     parts += _best(study, axis)
@@ -41,7 +41,7 @@ def search_curve(study: Study) -> str:
     return (
         "<p>Each point is a configuration, in order of trials; the line is the best so far. Grey ones were stopped "
         "after few calls, red ones are wrong or failed.</p>"
-        '<div class="scatter"><svg class="drawing" style="height:320px" role="img" '
+        '<div class="scatter"><svg class="drawing" height="320" role="img" '
         f'aria-label="time of each configuration">{"".join(parts)}</svg></div>'
     )
 
@@ -64,8 +64,8 @@ def _best(study: Study, axis: Axis) -> Iterator[str]:
             y = percent_of(1 - axis.at_ratio(trial.score_s))
             if best_s < inf:
                 above = percent_of(1 - axis.at_ratio(best_s))
-                yield f'<line x1="{x}" x2="{x}" y1="{above}" y2="{y}" style="stroke:var(--ink)"/>'
+                yield f'<line x1="{x}" x2="{x}" y1="{above}" y2="{y}" class="level"/>'
             best_s = trial.score_s
         if best_s < inf:
             y, after = percent_of(1 - axis.at_ratio(best_s)), percent_of((trial.position + 1) / (count + 1))
-            yield f'<line x1="{x}" x2="{after}" y1="{y}" y2="{y}" style="stroke:var(--ink)"/>'
+            yield f'<line x1="{x}" x2="{after}" y1="{y}" y2="{y}" class="level"/>'

@@ -44,7 +44,8 @@ def document_of(study: Study) -> Document:
         )  # fmt: skip
     if not study.objectives and study.best is not None:
         blocks.append(Drawing("Time of each configuration, and the best so far", partial(search_curve, study)))
-    blocks.append(Details("Every configuration in order (--why)", (_trials(study),)))
+    course = () if study.objectives else (_course(study),)
+    blocks.append(Details("Best so far, and every configuration in order (--why)", (*course, _trials(study))))
     of = f" of {study.combination_count:,} combinations" if study.combination_count > study.legal_count else ""
     return Document(
         title=f"{study.space}: {study.subject}",
@@ -59,6 +60,8 @@ def _words(settings: Mapping[str, Setting] | None) -> str:
 
 def _verdict(study: Study) -> str:
     """Return the answer in one or two sentences."""
+    if not study.stop_reason:
+        return _so_far(study)
     if study.objectives:
         kinds, last = ", ".join(study.objectives[:-1]), study.objectives[-1]
         named = f"{kinds} and {last}" if kinds else last
@@ -79,6 +82,18 @@ def _verdict(study: Study) -> str:
         f"No winner: of {counted(len(study.contests), 'finalist')} none is proved right and faster than the default "
         f"{_words(study.default)}; {study.stop_reason}."
     )
+
+
+def _so_far(study: Study) -> str:
+    """Return how far a search that goes on has come."""
+    ran = f"{counted(len(study.trials) - study.count_of(PRUNED), 'evaluation')} until now"
+    if study.objectives:
+        return f"Goes on: {ran}, {counted(len(study.front), 'configuration')} that no other beats."
+    best = study.best
+    if best is None or best.time_s is None:
+        return f"Goes on: {ran}, no configuration has a time yet."
+    ratio = _distance(study, best.time_s)
+    return f"Goes on: {ran}, best so far {_words(best.settings)}, {brief(best.time_s, 's')}{ratio}."
 
 
 def _gain(study: Study) -> str:
@@ -105,10 +120,16 @@ def _figures(study: Study) -> list[tuple[str, str, str]]:
         rows.append(("best", brief(best.time_s, "s"), _words(best.settings)))
     if study.achievable_s and study.achievable_low_s:
         rows.append(("achievable", brief(study.achievable_s, "s"), f"from {brief(study.achievable_low_s, 's')}"))
+        if best is not None and best.time_s is not None:
+            ratio = best.time_s / study.achievable_s
+            rows.append(("distance", f"{ratio:.2f} ×", "best over achievable"))
     if study.bound_s:
         rows.append(("bound", brief(study.bound_s, "s"), "nothing can beat it"))
     ran = len(study.trials) - study.count_of(PRUNED)
     rows.append(("evaluations", f"{ran:,}", f"of {study.legal_count:,} legal"))
+    if not study.objectives:
+        rows.append(("pruned", f"{study.count_of(PRUNED):,}", "their bound is above the best"))
+    rows.append(("wrong or failed", f"{study.count_of(WRONG) + study.count_of(FAILED):,}", "cannot win"))
     return rows
 
 
@@ -193,6 +214,19 @@ def _counts(study: Study) -> str:
     return f"{counted(len(study.trials), 'configuration')}: {parts or 'none'}; {brief(spent_s, 's')} in all."
 
 
+def _course(study: Study) -> Table:
+    """Return the trials that improved the best so far, with their distance to the achievable time."""
+    rows, best_s = list[tuple[object, ...]](), inf
+    for trial in study.trials:
+        if trial.score_s < best_s:
+            best_s = trial.score_s
+            ratio = None if study.achievable_s is None else best_s / study.achievable_s
+            distance = Cell(value=ratio, text="–" if ratio is None else f"{ratio:.2f}")
+            rows.append((trial.position, _words(trial.settings), best_s, distance))
+    heads = ("#trial", "~`configuration", "#time_s|best so far", "#distance|× achievable")
+    return Table(columns=columns(*heads), rows=rows, name="course", caption="Best so far", empty="none has a time")
+
+
 def _trials(study: Study) -> Table:
     """Return all trials in order."""
     rows = [
@@ -200,4 +234,4 @@ def _trials(study: Study) -> Table:
         for trial in study.trials
     ]
     heads = ("#trial", "~`configuration", "outcome", "#time_s|time", "#calls", "~>note")
-    return Table(columns=columns(*heads), rows=rows, name="trials")
+    return Table(columns=columns(*heads), rows=rows, name="trials", caption="Every configuration in order")

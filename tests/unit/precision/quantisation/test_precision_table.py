@@ -71,9 +71,8 @@ def test_rows_of_every_precision_on_a_target(model):
     assert rows["int4"].weight_bytes < rows["int8"].weight_bytes
     bounds = {name: row.times[0].bound_s for name, row in rows.items()}
     assert bounds["int8"] <= bounds["bf16"] <= bounds["tf32"] <= bounds["fp32"]
-    assert all(row.times[0].predicted_s > row.times[0].bound_s for name, row in rows.items() if name != "tf32")
-    assert rows["tf32"].times[0].predicted_s is None
-    assert "TF32" in rows["tf32"].times[0].reason
+    assert all(row.times[0].predicted_s > row.times[0].bound_s for row in rows.values())
+    assert rows["tf32"].times[0].predicted_s < rows["fp32"].times[0].predicted_s
     assert not table.runtime
     text = to_terminal(document_of(table), width=160)
     assert text.startswith("net.onnx: int4 is expected to be fastest on h100_sxm, ") or "expected" in text
