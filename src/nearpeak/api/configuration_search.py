@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.tuning.space import Configuration, Setting, settings_text
+from nearpeak.core.tuning.space import Configuration, Setting, TuningSpace, settings_text
 from nearpeak.core.tuning.study import Contest, Study, Trial
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError, SpecError
@@ -89,12 +89,12 @@ def tune(
         raise SpecError(f"--least-gain: is about one time, and {path} has objectives; give --budget")
     if file.evaluate and keep is not None:
         raise SpecError(f"--store: keeps times of kernels, and {path} has objectives; keep its --study or --json")
-    request = _request(file, plan, case, runner)
-    with study_journal(journal, request) as held:
-        if file.evaluate:
-            return _objective_study(file, plan, held, progress)
-        kernel = _kernel(file, plan, case, runner, path)
-        study = _kernel_study(file, plan, kernel, held, progress)
+    kernel = None if file.evaluate else _kernel(file, plan, case, runner, path)
+    legal = _legal(file.space, {} if kernel is None else _axes(kernel.case), path)
+    with study_journal(journal, _request(file, plan, case, runner)) as held:
+        if kernel is None:
+            return _objective_study(file, plan, legal, held, progress)
+        study = _kernel_study(file, plan, kernel, legal, held, progress)
         if keep is not None:
             keep(study, kernel.case, plan.timing)
         return study
@@ -142,21 +142,34 @@ def _axes(case: Case) -> dict[str, Any]:
     return {name: value for name, value in case.record().items() if name not in ("op", "phase")}
 
 
+def _legal(space: TuningSpace, axes: Mapping[str, Any], path: Path) -> "LegalSet":
+    """Return the legal configurations, the default among them."""
+    from nearpeak.tuning.legal_set import legal_set
+
+    try:
+        legal = legal_set(space, axes)
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+    if space.default is not None and legal.index_of(space.default) is None:
+        words = settings_text(space.named(space.default))
+        raise SpecError(f"{path}: the default {words} is not legal; it breaks a constraint")
+    return legal
+
+
 def _kernel_study(
-    file: "SpaceFile", plan: TuningPlan, kernel: "TunedKernel", journal: "StudyJournal", progress: TuningProgress
-) -> Study:
+    file: "SpaceFile", plan: TuningPlan, kernel: "TunedKernel", legal: "LegalSet", journal: "StudyJournal",
+    progress: TuningProgress,
+) -> Study:  # fmt: skip
     from nearpeak.api.measured_analysis import bound_s, known_target, timed_target
     from nearpeak.ops import label_of
     from nearpeak.tuning.candidate_measurement import measure_candidate
     from nearpeak.tuning.configuration_bound import configuration_bound
     from nearpeak.tuning.finalists import winner_of
-    from nearpeak.tuning.legal_set import combination_count, legal_set
+    from nearpeak.tuning.legal_set import combination_count
     from nearpeak.tuning.search_choice import SEARCHES, search_name
     from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
     space, name = kernel.space, search_name(plan.search)
-    legal = legal_set(space, _axes(kernel.case))
-    _check_default(legal)
     device = known_target(timed_target(kernel.runner))
     case_bound_s = bound_s(kernel.case, device, cached=plan.timing.cache == "hot")
     achievable = _achievable(kernel.case, device)
@@ -211,13 +224,6 @@ def _refuse_all_failed(journal: "StudyJournal", name: str) -> None:
     )
 
 
-def _check_default(legal: "LegalSet") -> None:
-    default = legal.space.default
-    if default is not None and legal.index_of(default) is None:
-        words = settings_text(legal.space.named(default))
-        raise SpecError(f"{legal.space.name}: the default {words} is not legal; it breaks a constraint")
-
-
 def _achievable(case: Case, device: "Target | None") -> tuple[float, float] | None:
     """Return the lower end of the achievable time and its centre; none where nothing predicts it."""
     from nearpeak.api.achievable_time import predict
@@ -266,16 +272,17 @@ def _fault(kernel: "TunedKernel", seed: int) -> Callable[[Mapping[str, Setting]]
     return fault_of
 
 
-def _objective_study(file: "SpaceFile", plan: TuningPlan, journal: "StudyJournal", progress: TuningProgress) -> Study:
+def _objective_study(
+    file: "SpaceFile", plan: TuningPlan, legal: "LegalSet", journal: "StudyJournal", progress: TuningProgress
+) -> Study:
     """Return the study of a function with several objectives."""
-    from nearpeak.tuning.legal_set import combination_count, legal_set
+    from nearpeak.tuning.legal_set import combination_count
     from nearpeak.tuning.objective_evaluation import evaluated
     from nearpeak.tuning.search_choice import SEARCHES, search_name
     from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 
     space, names = file.space, file.objectives
-    name, legal = search_name(plan.search, len(names)), legal_set(space)
-    _check_default(legal)
+    name = search_name(plan.search, len(names))
 
     def evaluate(configuration: Configuration, _: float) -> Trial:
         return evaluated(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearpeak.base.input_files import reading
+from nearpeak.base.input_files import naming, reading
 from nearpeak.conversion.converted_parts import Conversion
 from nearpeak.conversion.engine_parts import EngineCoverage
 from nearpeak.core.runs.measurement import Fallback, Timing
@@ -119,7 +119,7 @@ def engine_coverage(
     devices = [device_of(target) for target in targets]
     if not model.is_file():
         raise SpecError(f"{model}: not found")
-    with _as_onnx(model, options) as path, reading(model, "ONNX model"):
+    with naming(model), _as_onnx(model, options) as path, reading(model, "ONNX model"):
         answer = engine_conversion(
             path, capabilities, devices, options, without=without, least_count=least_count, worth_s=worth_s,
             installed=None if table is not None else refused_nodes(capabilities, path),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearpeak.base.input_files import reading
+from nearpeak.base.input_files import naming, reading
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import MeasureError, NotModelledError, SpecError, error_type
@@ -53,7 +53,8 @@ def isolated(function: str, path: Path, options: CaptureOptions, **arguments: An
     if ending.verdict == "result":
         return ending.value
     if ending.verdict == "error":
-        raise error_type(ending.value[0], MeasureError)(ending.value[1])
+        with naming(path):
+            raise error_type(ending.value[0], MeasureError)(ending.value[1])
     why = {
         "timeout": f"it did not end within {options.timeout_s:g} s (--timeout)", "died": "it ended its process",
         "memory": "it took too much memory (--memory)",
@@ -100,7 +101,7 @@ def precision(
     from nearpeak.precision.quantisation.precision_verdict import verdicts_of
 
     wanted = _checked(precisions or PRECISIONS)
-    with reading(model, "model"):
+    with naming(model), reading(model, "model"):
         steps = _steps(str(model), options, wanted)
     rows = [_row(name, steps, targets) for name in wanted]
     runtime, choice = "", dict[str, str]()
@@ -190,6 +191,8 @@ def _time(name: str, step: "Workload", target: "Target") -> "TargetTime":
     except NotModelledError as error:
         return TargetTime(target=target.name, bound_s=None, reason=str(error).splitlines()[0])
     found = answer.prediction
+    if not answer.bound_s:
+        return TargetTime(target=target.name, bound_s=None, reason="no operator of it has a rule and a known shape")
     if found is None:
         return TargetTime(target=target.name, bound_s=answer.bound_s, reason="nothing predicts it")
     return TargetTime(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from nearpeak.errors import NearpeakError, SpecError, shown
+from nearpeak.errors import MissingExtraError, NearpeakError, SpecError, shown
 from nearpeak.units import show
 
 _Parameters = ParamSpec("_Parameters")
@@ -42,7 +42,7 @@ _KEY = re.compile(rf"""(?<![\w\-"'])(?:[\w\-"']++[ \t]*+\.[ \t]*+){{{MOST_KEY_PA
 _WRONG_KIND = re.compile(
     r"'(?P<kind>bool|int|float|str|list|dict|NoneType)' object "
     r"(?:has no attribute '(?P<method>get|items|keys|values|split|strip|lower|r?partition|startswith|endswith)'"
-    r"|is not iterable)"
+    r"|is not iterable|is not subscriptable)"
 )
 """What Python says of a value of another kind than a reader takes it for."""
 _WANTED = dict.fromkeys(("get", "items", "keys", "values"), "a table") | dict.fromkeys(
@@ -82,6 +82,24 @@ def reading(name: object, kind: str) -> Iterator[None]:
         raise SpecError(f"{name}: cannot be read{_as(kind, error)}: {_reason(error)}") from error
 
 
+@contextmanager
+def naming(name: object) -> Iterator[None]:
+    """Put the name of what is read before messages of the block that do not hold it.
+
+    >>> with naming("a.onnx"): raise SpecError("input 'x': dimension 2 is open")
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: a.onnx: input 'x': dimension 2 is open
+    """
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except NearpeakError as error:
+        if str(name) in str(error):
+            raise
+        raise type(error)(f"{name}: {error}") from error
+
+
 def border(kind: str) -> Callable[[Callable[_Parameters, _Value]], Callable[_Parameters, _Value]]:
     """Return a decorator of readers whose first argument is or names what they read: `reading` around their whole call.
 
@@ -89,7 +107,7 @@ def border(kind: str) -> Callable[[Callable[_Parameters, _Value]], Callable[_Par
     ... def read(path): return {}["rows"]
     >>> read("a.json")
     Traceback (most recent call last):
-    nearpeak.errors.SpecError: a.json: cannot be read as report: KeyError: 'rows'
+    nearpeak.errors.SpecError: a.json: cannot be read as report: it lacks 'rows'
     """
 
     def decorated(reader: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
@@ -118,10 +136,25 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8 text at byte {error.start}"
     text = " ".join(str(error).split())[:200]
-    if match := _WRONG_KIND.fullmatch(text):
-        wanted = _WANTED.get(match["method"] or "", "a list")
-        return f"it holds {_HELD.get(match['kind'], match['kind'])} where {wanted} is right"
+    known = _misfit(error, text)
+    if known:
+        return known
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}{': ' if text else ''}{text}"
+
+
+def _misfit(error: Exception, text: str) -> str:
+    """Return what an exception says of a value that is absent or of another kind; empty for all others."""
+    if isinstance(error, KeyError):
+        return f"it lacks {shown(error.args[0]) if error.args else 'a key'}"
+    if text.startswith("string indices must be integers"):
+        return "it holds a text where a table is right"
+    if "Exceeds the limit" in text:  # of digits: Python's own words tell how to lift it
+        return "it holds a number of more than 4,300 digits"
+    if match := _WRONG_KIND.fullmatch(text):
+        otherwise = "a table" if text.endswith("subscriptable") else "a list"
+        wanted = _WANTED.get(match["method"] or "", otherwise)
+        return f"it holds {_HELD.get(match['kind'], match['kind'])} where {wanted} is right"
+    return ""
 
 
 def check_file(path: Path | str, name: object = None, *, is_read_once: bool = False) -> None:
@@ -297,7 +330,7 @@ def toml_of_file(path: Path | str, name: object = None) -> dict[str, Any]:
     try:
         return toml_table(text)
     except ValueError as error:
-        raise SpecError(f"{name or path}: not TOML: {error}") from None
+        raise SpecError(f"{name or path}: not TOML: {_reason(error)}") from None
 
 
 def toml_table(text: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nearpeak.base.input_files import border, toml_of_file
 from nearpeak.conversion.engine_parts import CONDITIONAL, DENIED
+from nearpeak.core.work.dtype import DTYPES
 from nearpeak.errors import SpecError, UnknownNameError, shown
 
 FOLDER = Path(__file__).with_name("capabilities")
@@ -25,6 +26,8 @@ _TOP: Mapping[str, type] = {
     "engine": str, "version": str, "source": str, "licence": str, "first_opset": int, "last_opset": int,
     "narrowed": list, "denied": list, "group": list, "typed": list, "condition": list,
 }  # fmt: skip
+_MOST_COUNT = 10_000
+"""Operands, ranks and versions of operator sets are below it."""
 TENSORS = ("all", "outputs", "first")
 """Tensors whose formats a row may be about: all of a node, its results, or its first operand."""
 _REQUIRED = ("engine", "version", "source", "group")
@@ -115,6 +118,10 @@ def read_table(path: Path) -> CapabilityTable:
             if operator in formats:
                 raise SpecError(f"{path}: {operator} is in two groups; state it once")
             formats[operator] = _names(path, "group.types", group["types"])
+            if unknown := [name for name in formats[operator] if name not in DTYPES]:
+                raise SpecError(
+                    f"{path}: group.types of {operator} names {shown(unknown[0])}, which is no number format"
+                )
     denied = frozenset(_names(path, "denied", data.get("denied", [])))
     if both := sorted(denied & set(formats)):
         raise SpecError(f"{path}: {both[0]} is both in a group and denied")
@@ -142,8 +149,10 @@ def _check(path: Path, data: Mapping[str, Any]) -> None:
     for key, value in data.items():
         if key not in _TOP:
             raise SpecError(f"{path}: unknown entry {shown(key)}; a capability table has {', '.join(_TOP)}")
-        if not isinstance(value, _TOP[key]):
+        if not isinstance(value, _TOP[key]) or isinstance(value, bool):
             raise SpecError(f"{path}: {key} is {type(value).__name__}; it must be {_TOP[key].__name__}")
+        if isinstance(value, int) and not 0 < value < _MOST_COUNT:
+            raise SpecError(f"{path}: {key} is {shown(value)}; it must be 1 to {_MOST_COUNT - 1}")
     if missing := [key for key in _REQUIRED if not data.get(key)]:
         raise SpecError(f"{path}: lacks {missing[0]}; a capability table needs {', '.join(_REQUIRED)}")
 
@@ -175,5 +184,7 @@ def _condition(path: Path, entry: Any) -> tuple[Condition, tuple[str, ...]]:
     for key, value in settings.items():
         if not isinstance(value, wanted[key]) or isinstance(value, bool):
             raise SpecError(f"{path}: {key} of a condition of kind {kind} must be {wanted[key].__name__}")
+        if isinstance(value, int) and not 0 <= value < _MOST_COUNT:
+            raise SpecError(f"{path}: {key} of a condition of kind {kind} must be 0 to {_MOST_COUNT - 1}")
     condition = Condition(kind=kind, says=says, otherwise=otherwise, settings=settings)
     return condition, _names(path, "condition.operators", entry.get("operators"))

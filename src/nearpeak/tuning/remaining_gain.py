@@ -51,12 +51,15 @@ def remaining_gain_ratio(times_s: Sequence[float], left_count: int) -> float | N
 
 
 def _fitted(depths: np.ndarray) -> tuple[float, float]:
-    """Return k and s of the distribution of depths, in ascending order; k is kept between -0.5 and 1."""
+    """Return k and s of the distribution of depths, in ascending order.
+
+    k is kept between -1/2 and 1/2: beyond, few depths make an end of the tail right behind the deepest.
+    """
     count = len(depths)
     places = (np.arange(1, count + 1) - 0.35) / count
     mean = float(depths.mean())
     weighted = float(((1 - places) * depths).mean())
-    shape = min(max(mean / (mean - 2 * weighted) - 2, -0.5), 1.0) if mean > 2 * weighted else 1.0
+    shape = min(max(mean / (mean - 2 * weighted) - 2, -0.5), 0.5) if mean > 2 * weighted else 0.5
     return shape, mean * (1 + shape)
 
 

@@ -63,14 +63,16 @@ def read_space_file(path: Path, case_of: Callable[[list[str]], Case]) -> SpaceFi
         raise SpecError(f"{path}: no key {unknown[0]}; there are {', '.join(_KEYS)}")
     texts = {key: data.get(key, "") for key in ("name", "function", "runner", "case", "evaluate")}
     for key, text in texts.items():
-        if not isinstance(text, str):
-            raise SpecError(f"{path}: {key} is {shown(text)}; a text is right")
+        if not isinstance(text, str) or not text.isprintable():
+            raise SpecError(f"{path}: {key} is {shown(text)}; a text of one line is right")
     work = _table(data, "bound", path)
     if set(work) - set(_BOUND_KEYS) or not all(isinstance(text, str) for text in work.values()):
         raise SpecError(f"{path}: bound holds texts: {', '.join(_BOUND_KEYS)}")
     if work.get("flop") and not work.get("unit"):
         raise SpecError(f"{path}: bound: flop needs the unit that executes it, e.g. unit = 'vector.fp32'")
     objectives = _texts(data, "objectives", path)
+    if len(set(objectives)) < len(objectives) or not all(objectives):
+        raise SpecError(f"{path}: objectives is {shown(list(objectives))}; different names are right")
     if bool(texts["evaluate"]) != bool(objectives) or (texts["evaluate"] and texts["function"]):
         raise SpecError(f"{path}: give function, or evaluate and objectives, e.g. objectives = ['latency_s', 'error']")
     return SpaceFile(
@@ -88,7 +90,12 @@ def _space(data: Mapping[str, Any], name: str, path: Path) -> TuningSpace:
     parameters = tuple(_parameter(key, values, str(path)) for key, values in table.items())
     space = TuningSpace(name=name, parameters=parameters, constraints=_texts(data, "constraints", path))
     for text in space.constraints:
-        names_in(text)  # one that is no expression is refused before anything runs
+        try:
+            names_in(text)  # one that is no expression is refused before anything runs
+        except SpecError as error:
+            raise SpecError(f"{path}: constraints: {error}") from None
+    if data.get("evaluate") and "seed" in table:
+        raise SpecError(f"{path}: parameter seed: the search passes a seed of its own; rename the parameter")
     default = _table(data, "default", path)
     if not default:
         return space
@@ -169,9 +176,7 @@ def _triton_space(text: str, path: Path) -> TuningSpace:
     if lacking:
         raise SpecError(f"{path}: {lacking[0]} is stated in some Config calls only; state it in each")
     parameters = tuple(
-        Parameter(
-            name=name, settings=tuple(sorted({row[name] for row in rows}, key=lambda value: (str(type(value)), value)))
-        )
+        _parameter(name, sorted({row[name] for row in rows}, key=lambda value: (str(type(value)), value)), str(path))
         for name in names
     )
     listed = tuple(dict.fromkeys(tuple(row[name] for name in names) for row in rows))

@@ -13,8 +13,18 @@ from typing import Any
 from nearpeak.base.canonical_json import canonical_json, digest
 from nearpeak.base.input_files import border, json_value, reading, text_of_file
 from nearpeak.core.tuning.space import Setting
-from nearpeak.core.tuning.study import FAILED, STUDIES, Contest, Study, Trial
-from nearpeak.errors import SpecError
+from nearpeak.core.tuning.study import (
+    FAILED,
+    PRUNED,
+    STOPPED,
+    STUDIES,
+    TIMED,
+    WRONG,
+    Contest,
+    Study,
+    Trial,
+)
+from nearpeak.errors import SpecError, shown
 from nearpeak.measurement.result_file import append_whole, held_file
 
 _HEAD = '{"key":"'
@@ -132,6 +142,8 @@ def _sound_trial(trial: Trial, where: str) -> Trial:
     times_s = [trial.spent_s, trial.bound_s, *trial.samples_s, *([] if trial.time_s is None else [trial.time_s])]
     if not all(0 <= time_s < inf for time_s in times_s) or not all(map(isfinite, trial.values.values())):
         raise SpecError(f"{where}: holds a number that is not finite, or a time below 0")
+    if trial.outcome not in (TIMED, STOPPED, PRUNED, WRONG, FAILED):
+        raise SpecError(f"{where}: has outcome {shown(trial.outcome)}, which no trial has")
     return trial
 
 

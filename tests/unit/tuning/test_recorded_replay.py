@@ -53,8 +53,8 @@ def test_a_cache_of_kernel_tuner_is_read_with_failures_and_without_constants(tmp
     ("text", "message"),
     [
         ("[1]", "is no recorded tuning space"),
-        ('{"results": []}', "no configuration in it has a time"),
-        ('{"results": [{"x": 1}]}', "cannot be read as recorded tuning space"),
+        ('{"results": []}', "nothing to search"),
+        ('{"results": [{"x": 1}]}', r"results\[0\]: cannot be read as configuration: it lacks 'configuration'"),
         ('{"results": [], "metadata": {"timeunit": "fortnights"}}', "timeunit is 'fortnights'"),
         ('{"results": [', "JSON|cannot be read"),
     ],

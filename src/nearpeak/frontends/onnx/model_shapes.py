@@ -8,6 +8,7 @@ from typing import Any
 
 from nearpeak.base.input_files import check_file
 from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.dtype import DTYPES
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
@@ -22,6 +23,8 @@ from nearpeak.frontends.onnx.expansion_limits import (
 from nearpeak.frontends.onnx.input_shapes import fix_inputs
 from nearpeak.frontends.onnx.loop_expansion import written_out
 
+MOST_OPSET, LARGEST_TYPE = 10_000, 98
+"""Version of the standard's operator set and number of an element type that no file has: both grow by a few a year."""
 LARGEST_FOLDED_COUNT = 1024
 """Elements up to which the value of a constant is kept: enough for shapes, indices and axes."""
 
@@ -128,9 +131,27 @@ def loaded_model(onnx: Any, path: Path) -> Any:
         raise CaptureError(f"{path}: holds no node, so it is not an ONNX model or it is empty; export it again")
     if not model.opset_import:
         raise CaptureError(f"{path}: states no operator set, so it is not an ONNX model; export it again")
+    for item in model.opset_import:
+        if item.domain in ("", "ai.onnx") and not 1 <= item.version <= MOST_OPSET:
+            raise CaptureError(f"{path}: states operator set {item.version}, which does not exist; export it again")
     check_functions(model, str(path))
     check_extents(model, str(path))
+    _check_constants(model, path)
     return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
+def _check_constants(model: Any, path: Path) -> None:
+    """Refuse stored tensors of no element type, or whose bytes do not fill their shape."""
+    for item in model.graph.initializer:
+        dtype = DTYPES.get(_DTYPES.get(item.data_type, ""))
+        if item.data_type == 0 or item.data_type > LARGEST_TYPE:
+            raise CaptureError(f"{path}: constant {item.name!r} is of element type {item.data_type}, which ONNX lacks")
+        if dtype is not None and item.HasField("raw_data"):
+            size, wanted = len(item.raw_data), -(-prod(item.dims) * dtype.bits_count // 8)
+            if size != wanted:
+                raise CaptureError(
+                    f"{path}: constant {item.name!r} holds {size:,} bytes; its shape takes {wanted:,}; export it again"
+                )
 
 
 def _spelled_out(onnx: Any, model: Any, known: Container[str]) -> Any:

@@ -59,7 +59,9 @@ def fixed_model(path: Path, options: CaptureOptions) -> Any:
         model = onnx.load(str(path))
     except Exception as error:  # the protobuf package in use decides which exception it is
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SpecError(f"{path}: not an ONNX model, or cut short ({reason}); export it again") from None
+        raise SpecError(
+            f"{path}: not an ONNX model, cut short, or without its weights ({reason}); export it again"
+        ) from None
     if not model.graph.node:
         raise SpecError(f"{path}: holds no node, so it is not an ONNX model or it is empty; export it again")
     if model.ByteSize() >= _LARGEST_BYTES:
