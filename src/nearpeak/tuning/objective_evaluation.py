@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from nearpeak.base.isolation import call_isolated
@@ -11,6 +12,9 @@ from nearpeak.core.tuning.space import Setting
 from nearpeak.core.tuning.study import FAILED, TIMED, Trial
 from nearpeak.errors import MeasureError, error_type
 from nearpeak.measurement.isolated_measurement import thread_variables
+
+_TORCH = ("torch", "torch._dynamo", "nearpeak.frontends.torch.module_capture", "nearpeak.prediction.step_expectation")
+"""Modules that a function which trains and captures needs: about 3 CPU s, paid once and not by each configuration."""
 
 
 def evaluated(
@@ -22,10 +26,12 @@ def evaluated(
     Raises:
         NearpeakError: the function cannot be imported.
     """
-    begun_s = time.monotonic()
+    begun_s, file = time.monotonic(), Path(function.rpartition(":")[0])
+    is_torch = file.suffix == ".py" and file.is_file() and b"torch" in file.read_bytes()
+    preload = (__name__, *(_TORCH if is_torch else ()))
     arguments = {"function": function, "settings": dict(settings), "seed": seed}
     ending = call_isolated(
-        f"{__name__}:answer_to", arguments, timeout_s=limit_s, memory_bytes=memory_bytes, preload=(__name__,),
+        f"{__name__}:answer_to", arguments, timeout_s=limit_s, memory_bytes=memory_bytes, preload=preload,
         variables=thread_variables(thread_count),
     )  # fmt: skip
     spent_s = time.monotonic() - begun_s

@@ -26,7 +26,7 @@ PROVED, PREDICTED, MEASURED, NOT_ASKED = "proved", "predicted", "measured here",
 def document_of(table: PrecisionTable, version: str = "") -> Document:
     """Return the table as a document."""
     title = _title(table)
-    named = [text for text in table.verdicts if f" {text.partition(':')[0]} " in title] or list(table.verdicts[:1])
+    named = [text for text in table.verdicts if f" {text.partition(':')[0]} " in title]
     return Document(
         title=title, subject=table.runtime or "nothing was measured here", kicker="Precision",
         lead=named[0] if named and not any(row.trained for row in table.rows) else "", blocks=tuple(_blocks(table)),
