@@ -72,6 +72,11 @@ def test_conditions_state_no_sentence_of_the_document():
     (HEAD + "group = 3\n", "group is int"),
     (HEAD + GROUP + '[[typed]]\noperators = ["Relu"]\ntensors = "some"\n', "typed.tensors"),
     ("engine = ", "not TOML"),
+    (HEAD + f"last_opset = {'9' * 400}\n" + GROUP, "9999… (400 characters); it must be 1 to 9999"),
+    (HEAD + GROUP.replace("fp32", "fp99"), "group.types of Relu names 'fp99', which is no number format"),
+    (HEAD + GROUP + '[[condition]]\noperators = ["Relu"]\nkind = "known"\ninput = -5\nsays = "x"\n', "0 to 9999"),
+    (HEAD + GROUP + f"[[condition]]\nkind = {'9' * 400}\n", "(400 characters); there is rank"),
+    (HEAD + 'typed = ["x"]\n' + GROUP, "it holds a text where a table is right"),
 ])  # fmt: skip
 def test_malformed_tables_are_refused_in_one_line(tmp_path, text, words):
     path = tmp_path / "mine.toml"

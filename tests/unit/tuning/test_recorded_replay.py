@@ -1,5 +1,6 @@
 """Replays: readers of recorded spaces, random search against its exact figures, the model against random search."""
 
+import gzip
 import itertools
 import json
 import math
@@ -118,3 +119,25 @@ def test_on_a_recorded_gpu_the_model_needs_at_most_forty():
     assert (study.legal_count, study.within_count) == (2442, 14)
     assert study.median_count <= 40
     assert study.found_runs == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row["configuration"].pop("block"), "lacks 'block'"),
+        (lambda row: row["configuration"].update(odd=1), "states 'odd'"),
+        (lambda row: row["configuration"].update(block=[1]), r"'block' is \[1\]; a number"),
+        (lambda row: row["configuration"].update(block=10**400), r"'block' is 10{39}… \(401 characters\)"),
+        (lambda row: row.update(measurements=[]), "measures no time"),
+        (lambda row: row["measurements"][0].update(value=10**400), "cannot be read as configuration: OverflowError"),
+        (lambda row: row.update(times=None), ".*: it holds nothing where a table is right"),
+    ],
+)
+def test_a_damaged_row_is_named(tmp_path, change, message):
+    path = recorded_file(tmp_path / "planted.json.gz")
+    data = json.loads(gzip.decompress(path.read_bytes()))
+    change(data["results"][3])
+    path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    with pytest.raises(SpecError, match=rf"planted\.json\.gz: results\[3\]: {message}") as raised:
+        read_recorded_space(path)
+    assert "\n" not in str(raised.value)

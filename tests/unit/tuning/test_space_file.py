@@ -56,6 +56,13 @@ def test_a_toml_file_states_space_case_checks_and_bound(tmp_path):
         ("gemm m=8", "gemm m=x", "gemm"),
         ("[parameters]", "[parameters", "TOML|cannot be read|Expected"),
         ('function = "kernels.py:product"', 'evaluate = "kernels.py:product"', "evaluate and objectives"),
+        ("[8, 16, 32]", f"[8, {'9' * 400}]", r"parameter block: 9{40}… \(400 characters\) is no number below 2\^63"),
+        ("[8, 16, 32]", "[8.0, nan]", "parameter block: nan is no number"),
+        ("[8, 16, 32]", "[1, true]", "states a value twice"),
+        ("[8, 16, 32]", str(list(range(40_000))), "has 40,000 values; at most 32,767"),
+        ("[8, 16, 32]", f"[8, {'9' * 5000}]", "not TOML: it holds a number of more than 4,300 digits"),
+        ('name = "blocks"', r'name = "a\nb"', "name is .*; a text of one line is right"),
+        ("block * width", "(" * 3000 + "block", "s.toml: constraints: .*is not an expression"),
     ],
 )
 def test_faults_of_a_toml_file_are_one_line_that_names_them(tmp_path, old, new, message):
@@ -79,6 +86,19 @@ def test_a_t1_file_states_parameters_and_conditions(tmp_path):
     space = read(tmp_path, json.dumps(data), "t1.json").space
     assert space.name == "conv"
     assert len(legal_set(space)) == 5
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"Name": "a"}, r"t1.json: TuningParameters\[0\]: cannot be read as parameter: it lacks 'Values'"),
+        ("abc", r"TuningParameters\[0\]: cannot be read as parameter: it holds a text where a table is right"),
+        ({"Name": "a", "Values": f"[{'9' * 400}]"}, r"TuningParameters\[0\]: parameter a: 9{40}…"),
+    ],
+)
+def test_faults_of_a_t1_file_name_the_parameter(tmp_path, row, message):
+    with pytest.raises(SpecError, match=message):
+        read(tmp_path, json.dumps({"ConfigurationSpace": {"TuningParameters": [row]}}), "t1.json")
 
 
 def test_configs_of_triton_are_listed_as_they_stand(tmp_path):

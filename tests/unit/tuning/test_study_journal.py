@@ -103,6 +103,17 @@ def test_a_larger_budget_goes_on_and_a_finished_study_runs_nothing(tmp_path):
         ("HEAD[1, 2\n", "line 2: is no line of a journal"),
         ('HEAD{"other": 1}\n', "line 2: is neither begin, trial, contest nor study"),
         ('HEAD{"trial": {"position": "x"}}\n', "line 2"),
+        ('HEAD{"begin": NaN}\n', "line 2: cannot be read as line of a journal"),
+        ('HEAD{"trial": {"position": 1, "settings": {}, "outcome": "won"}}\n', "line 2: has outcome 'won'"),
+        (
+            'HEAD{"trial": {"position": 1, "settings": {}, "outcome": "timed", "time_s": -1}}\n',
+            "line 2: holds a number",
+        ),
+        ('HEAD{"trial": {"position": 1, "settings": {}, "outcome": "timed", "spent_s": "inf"}}\n', "line 2: holds a"),
+        (
+            f'HEAD{{"trial": {{"position": 1, "settings": {{}}, "outcome": "timed", "time_s": {"9" * 400}}}}}\n',
+            "line 2",
+        ),
     ],
 )
 def test_what_is_no_journal_of_this_study_is_refused_and_kept(tmp_path, text, message):

@@ -78,7 +78,8 @@ def _blocks(table: PrecisionTable) -> Iterator[Block]:
         yield f"fastest choice by layer, conversions between them counted: {words}"
     details: list[Block] = [Heading("Verdicts", 3), Items(table.verdicts)] if table.verdicts else []
     if choice:
-        details.append(Table(columns=columns("<product", "precision"), rows=list(choice.items())))
+        caption = "Fastest precision of each product"
+        details.append(Table(columns=columns("<product", "precision"), rows=list(choice.items()), caption=caption))
     details += [Heading("What this rests on", 3), Items(tuple(_grounds(table)))]
     yield Details(WHY, tuple(details))
 
