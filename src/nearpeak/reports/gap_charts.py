@@ -70,7 +70,7 @@ def attained_charts(analysis: Analysis, target: TargetAnalysis) -> tuple[Chart, 
                 Bar(
                     name=name,
                     value=percent(share := times_s[name] / expected_s[name]),
-                    note=f"of {show(expected_s[name], 's')}",
+                    note=show(expected_s[name], "s"),
                     segments=(Segment(kind=ROOFS[roof][0], width=width(share, 1.0), words=percent(share)),),
                 )
                 for name in names
