@@ -347,6 +347,24 @@ class Browsing:
                 for number, run, value in connection.execute(query.where(s.id.in_(part))).tuples()
             }  # fmt: skip
 
+    def newest_values(self, series: Sequence[int], most: int) -> dict[int, tuple[float, ...]]:
+        """Return the last values of each of some series, in order of their commits: those of the first launches."""
+        m, r = _T["measurement"].c, _T["run"].c
+        order = func.row_number().over(partition_by=m.series_id, order_by=(r.order_key.desc(), r.id.desc()))
+        rows = (
+            select(m.series_id, m.median, order.label("age"))
+            .join(_T["run"], r.id == m.run_id)
+            .where(m.launch == 0, m.median.is_not(None), r.superseded_by.is_(None))
+        )
+        values: dict[int, list[float]] = {}
+        with reading(self._engine, self._name) as connection:
+            for part in in_parts(series):
+                aged = rows.where(m.series_id.in_(part)).subquery()
+                query = select(aged.c.series_id, aged.c.median).where(aged.c.age <= most)
+                for number, value in connection.execute(query.order_by(aged.c.age.desc())).tuples():
+                    values.setdefault(number, []).append(value)
+        return {number: tuple(known) for number, known in values.items()}
+
     def mark(self) -> tuple[int, ...]:
         """Return numbers that change whenever runs, changes or alerts come in: what is remembered holds until then."""
         with reading(self._engine, self._name) as connection:
