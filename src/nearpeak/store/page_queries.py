@@ -244,6 +244,17 @@ class Browsing:
                 ages.update(connection.execute(query).tuples().all())
         return ages
 
+    def commit_texts(self, shas: Iterable[str]) -> dict[str, tuple[int | None, str]]:
+        """Return, for each commit that the store knows, when it entered the history (ns since 1970) and its subject."""
+        v, texts = _T["revision"].c, dict[str, tuple[int | None, str]]()
+        with reading(self._engine, self._name) as connection:
+            for part in in_parts(sorted(set(shas))):
+                query = select(v.sha, func.coalesce(v.committed_ns, v.authored_ns), v.subject).where(v.sha.in_(part))
+                texts.update(
+                    {sha: (at_ns, subject or "") for sha, at_ns, subject in connection.execute(query).tuples()}
+                )
+        return texts
+
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""
         m = _T["alert_member"].c
