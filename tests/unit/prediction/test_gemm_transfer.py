@@ -99,16 +99,16 @@ def test_a_kernel_for_one_architecture_tells_of_no_other():
     assert workstation.low_s < 0.9 * workstation.time_s
 
 
-@pytest.mark.parametrize(("device", "low", "high"), [("mi300x", 0.36, 0.54), ("mi355x", 0.36, 0.54)])
-def test_what_kernels_lose_by_scales_of_blocks_is_not_carried_to_formats_without(device, low, high):
-    shape, target = {"m": 8192, "n": 8192, "k": 8192}, target_of(device)
+def test_what_kernels_lose_by_scales_of_blocks_is_not_carried_to_formats_without():
+    device, shape = "mi300x", {"m": 8192, "n": 8192, "k": 8192}
+    target = target_of(device)
     plain = nearpeak.predict(nearpeak.case("gemm", dtype="bf16", **shape), device)
     blocks = nearpeak.predict(nearpeak.case("scaled_gemm", dtype="fp8_block", **shape), device)
     shares = [
         2 * 8192**3 / one.time_s / target.flop_per_s(unit)
         for one, unit in ((plain, "tensor.bf16"), (blocks, "tensor.fp8"))
     ]
-    assert low < shares[0] < high, "708 of 1307 TFLOP/s is the most that is published for the MI300X"
+    assert 0.36 < shares[0] < 0.54, "708 of 1307 TFLOP/s is the most that is published for the MI300X"
     assert shares[1] < 0.36
     assert plain.distance_count >= 1
     assert plain.high_s / plain.low_s > 2

@@ -46,6 +46,11 @@ _PACED = [
 _KEPT = [one.name for one in COEFFICIENTS].index("quantise_residency_ratio")
 _LITTLE = 1e-6
 """Least value in a geometric mean."""
+_ISSUED, _LANES_FLOP = 0.8, 256
+"""Share of the rate of vector units that products reach at most, and FLOP per clock from which it is so: schedulers with
+as many lanes as a warp issue one instruction a clock, be it a product or a load; where a warp takes two clocks, as on
+the P100, V100, T4 and A100, loads go in between. The P4 reaches 0.81 (its fit).
+"""
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
 
@@ -108,6 +113,8 @@ def _move_to_other(
     _recache(values, target, [device for device, _ in measured])
     for (device, _), vector in zip(measured, values, strict=True):
         reached = vector[_TENSOR] * _boost_ratio(target, dtypes) / _boost_ratio(device, dtypes)
+        if _shares_issue(target, dtypes) and not _shares_issue(device, dtypes):
+            reached = min(reached, _ISSUED)
         vector[_TENSOR] = min(reached, COEFFICIENTS[_TENSOR].high_value)
     if _tells_by_clock(target, dtypes):
         _reclock(values, target, dtypes, measured)
@@ -173,6 +180,12 @@ def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[st
 def _boost_ratio(device: Target, dtypes: Mapping[str, str]) -> float:
     """Return the highest clock over that of the documented rate: products run at it until power holds them back."""
     return max(device.clock_hz / _clock_hz(device, dtypes), 1.0)
+
+
+def _shares_issue(device: Target, dtypes: Mapping[str, str]) -> bool:
+    """Return whether products run on vector units whose schedulers issue no load beside them."""
+    unit = unit_of(device, dtypes)
+    return device.vendor == "NVIDIA" and unit == "vector.fp32" and device.peaks[unit].flop_per_clock >= _LANES_FLOP
 
 
 def _is_bound_by_power(target: Target, dtypes: Mapping[str, str]) -> bool:

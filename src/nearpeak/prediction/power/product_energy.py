@@ -33,9 +33,13 @@ _KINDS = {"ada": 0.79, "hopper": 1.0, "blackwell": 1.0, "cdna3": 1.0, "cdna4": 1
 """Energy of matrix units of a generation against that: the L40S sustains 0.66; the A100 0.84 at any length, so that it
 takes at most so much; the T4 24 TFLOP/s in fp16 (NVIDIA developer forum, about GPU peak performance, 2023). Workstation
 Blackwell has the units of Ada."""
-_VECTOR_J = 10e-12
-"""Energy per FLOP of a multiply-add in fp32 at 1 GHz of the highest clock, on 16 nm: 11.7 pJ by the T4, which sustains
-0.47 of its rate, 8.1 by the L4, 0.34 (gpu_facts.md, power sag: labels of NeuSight), their geometric mean."""
+_VECTOR_J = {
+    "pascal": 10e-12, "volta": 8.7e-12, "turing": 11.7e-12, "ampere": 10e-12, "ada": 6.4e-12, "hopper": 10e-12,
+}  # fmt: skip
+"""Energy per FLOP of a multiply-add in fp32 at 1 GHz of the highest clock, on 16 nm: the T4 sustains 0.47 of its rate,
+the L4 0.34 (gpu_facts.md, power sag: labels of NeuSight), at most 0.8 at a clock; the A100 0.8 of 250 W, so that it takes
+at most 14, and between both stands for what nothing tells; the V100 0.93 of 250 W, at most 8.7. Workstation Blackwell
+takes less than half of Ada's."""
 UNITS = ("tensor.bf16", "tensor.fp16", "tensor.fp8", "tensor.int8", "tensor.fp4", "vector.fp32")
 """Units whose energy is told."""
 _SHORT = 32
@@ -74,7 +78,8 @@ def expected_energy(device: Target, unit: str, dtype: str) -> float | None:
         return None
     squared = (device.clock_hz / 1e9) ** 2 * generation_energy(device)
     if unit == "vector.fp32":
-        return _VECTOR_J * squared * min(kind or 1.0, 1.0) if device.vendor == "NVIDIA" else None
+        each = next((each for name, each in _VECTOR_J.items() if device.architecture.startswith(name)), None)
+        return None if each is None else each * squared
     if kind is None:
         return None
     halvings = {"bf16": 0, "fp16": 0, "fp8": 1, "int8": 1, "fp4": 2}[unit.partition(".")[2]]

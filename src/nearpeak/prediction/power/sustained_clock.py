@@ -144,7 +144,7 @@ def at_clock(prediction: Prediction, load: KernelLoad, clock: float) -> Predicti
     parts = list(prediction.parts_s)
     parts[names.index(POWER_TERM)] += more_s
     ratio = time_s / prediction.time_s
-    provenance = replace(prediction.provenance, holds_for=SUSTAINED.format(clock=min(clock, 1.0)))
+    provenance = replace(prediction.provenance, holds_for=SUSTAINED.format(clock=min(clock, load.clock_ratio)))
     return replace(
         prediction, time_s=time_s, low_s=prediction.low_s * ratio, high_s=prediction.high_s * ratio,
         parts_s=tuple(parts), provenance=provenance,
