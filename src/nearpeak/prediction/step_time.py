@@ -10,7 +10,6 @@ from nearpeak.base.identity_key import Same
 from nearpeak.bounds.step.step_rows import Part, parts_of
 from nearpeak.bounds.terms.bound_terms import proved_s
 from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime
-from nearpeak.core.answers.expected_energy import ExpectedEnergy
 from nearpeak.core.answers.prediction import BURST, Prediction
 from nearpeak.core.answers.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.work.case import Case

@@ -48,8 +48,8 @@ _LITTLE = 1e-6
 """Least value in a geometric mean."""
 _ISSUED, _LANES_FLOP = 0.8, 256
 """Share of the rate of vector units that products reach at most, and FLOP per clock from which it is so: schedulers with
-as many lanes as a warp issue one instruction a clock, be it a product or a load; where a warp takes two clocks, as on
-the P100, V100, T4 and A100, loads go in between. The P4 reaches 0.81 (its fit).
+as many lanes as a warp issue one instruction a clock, a product or a load; where a warp takes two clocks, as on the
+P100, V100, T4 and A100, loads go in between. The P4 reaches 0.81 (its fit).
 """
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
@@ -99,10 +99,12 @@ def _move_to_related(
 ) -> None:
     """Move coefficients of devices that run the kernels of `target` to its rate and power."""
     for (device, _), vector in zip(measured, values, strict=True):
-        # Bytes per clock from the cache stay where products per clock differ, whether held back or more.
-        rates = [board.peaks[unit_of(board, dtypes)].flop_per_clock for board in (target, device)]
-        edge = vector[_BALANCED] * rates[0] / rates[1]
-        vector[_BALANCED] = min(max(edge, COEFFICIENTS[_BALANCED].low_value), COEFFICIENTS[_BALANCED].high_value)
+        # Bytes per clock from the cache stay where products per clock differ: held back, or more of a new format.
+        units = unit_of(target, dtypes), unit_of(device, dtypes)
+        rates = [board.peaks[unit].flop_per_clock for board, unit in zip((target, device), units, strict=True)]
+        ratio = rates[0] / rates[1] if units[0].startswith("tensor.") else min(rates[0] / rates[1], 1.0)
+        low, high = COEFFICIENTS[_BALANCED].low_value, COEFFICIENTS[_BALANCED].high_value
+        vector[_BALANCED] = min(max(vector[_BALANCED] * ratio, low), high)
         repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes), dtypes["dtype"])
 
 

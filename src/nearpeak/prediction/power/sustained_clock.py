@@ -16,6 +16,7 @@ from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.prediction.documented_target import stock_of
+from nearpeak.prediction.engine.engine_coefficients import is_jetson
 from nearpeak.prediction.kernel_model import CaseColumns, case_columns
 from nearpeak.prediction.model_choice import model_for
 from nearpeak.prediction.models.power import LEAST_CLOCK_RATIO, board_w
@@ -103,7 +104,8 @@ def load_of(
     """
     unit, dtype = _unit_of(target, cases), format_of(cases)
     energy, vector_j = expected_energy(target, unit, dtype), expected_energy(target, _VECTOR, "fp32") or 0.0
-    if target.power_w is None or not target.clock_hz or (energy is None and np.any(busy.products_s > 0)):
+    is_told = energy is not None or not np.any(busy.products_s > 0)
+    if target.power_w is None or not target.clock_hz or is_jetson(target) or not is_told:
         return None
     product_w = 0.0 if energy is None else energy * target.peaks[unit].flop_per_s
     vector_w = vector_j * target.peaks[_VECTOR].flop_per_s if _VECTOR in target.peaks else 0.0
@@ -120,7 +122,7 @@ def load_of(
 
 def load_of_case(target: Target, case: Case, prediction: Prediction) -> KernelLoad | None:
     """Return the load of one predicted case; none where nothing tells its energy."""
-    if not prediction.busy:
+    if not prediction.busy or POWER_TERM not in prediction.provenance.part_names:
         return None
     places = [*clocked_places(Same(model_for(case, target)))[0], prediction.provenance.part_names.index(POWER_TERM)]
     times_s = prediction.time_s, sum(prediction.parts_s[place] for place in places)
