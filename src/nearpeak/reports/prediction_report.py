@@ -36,7 +36,8 @@ def to_json(case: Case, target: Target, prediction: Prediction) -> str:
             "limiter": prediction.limiter,
             "bound_s": prediction.bound_s, "algorithm": prediction.algorithm,
             "waterfall_s": dict(prediction.waterfall_s), "regime": prediction.regime,
-            "distance_count": prediction.distance_count, "holds_for": prediction.holds_for, "notes": list(prediction.notes),
+            "distance_count": prediction.distance_count, "holds_for": prediction.holds_for,
+            "notes": list(prediction.notes),
             "energy": None if prediction.energy is None else dataclasses.asdict(prediction.energy),
             "calibration": {
                 "name": used.name, "version": used.version, "row_count": used.row_count, "source": used.source,

@@ -47,8 +47,8 @@ _KEPT = [one.name for one in COEFFICIENTS].index("quantise_residency_ratio")
 _LITTLE = 1e-6
 """Least value in a geometric mean."""
 _ISSUED, _LANES_FLOP = 0.8, 256
-"""Share of the rate of vector units that products reach at most, and FLOP per clock from which it is so: schedulers with
-as many lanes as a warp issue one instruction a clock, a product or a load; where a warp takes two clocks, as on the
+"""Most of the rate of vector units that products reach, and FLOP per clock from which that is so: schedulers with as
+many lanes as a warp issue one instruction a clock, a product or a load; where a warp takes two clocks, as on the
 P100, V100, T4 and A100, loads go in between. The P4 reaches 0.81 (its fit).
 """
 _HALVED_FLOP = 2048

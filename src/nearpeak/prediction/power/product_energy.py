@@ -38,8 +38,8 @@ _VECTOR_J = {
 }  # fmt: skip
 """Energy per FLOP of a multiply-add in fp32 at 1 GHz of the highest clock, on 16 nm: the T4 sustains 0.47 of its rate,
 the L4 0.34 (gpu_facts.md, power sag: labels of NeuSight), at most 0.8 at a clock; the A100 0.8 of 250 W, so that it
-takes at most 14, the V100 0.93 of 250 W, at most 8.7; 10 stands for what nothing tells. Workstation Blackwell takes less
-than half of that."""
+takes at most 14, the V100 0.93 of 250 W, at most 8.7; 10 stands for what nothing tells. Workstation Blackwell takes
+less than half of that."""
 UNITS = ("tensor.bf16", "tensor.fp16", "tensor.fp8", "tensor.int8", "tensor.fp4", "vector.fp32")
 """Units whose energy is told."""
 _SHORT = 32

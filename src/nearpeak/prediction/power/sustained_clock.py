@@ -82,9 +82,9 @@ def _clock(target: Target, load: KernelLoad, joined: Callable[[Any], Any] = lamb
         time_s = load.clocked_s * load.clock_ratio / own + load.other_s
         return joined(load.clocked_j * drawn_ratio(own) / own + load.steady_j - left_w * time_s) <= 0.0
 
-    free, low = is_within(1.0), LEAST_CLOCK_RATIO
-    high = np.ones(np.shape(free))
-    low = np.full(np.shape(free), low)
+    free = is_within(1.0)
+    low: Any = np.full(np.shape(free), LEAST_CLOCK_RATIO)
+    high: Any = np.ones(np.shape(free))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         inside = is_within(middle)
