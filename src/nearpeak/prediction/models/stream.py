@@ -138,16 +138,16 @@ def _parts(
 
 
 def _transferred(
-    target: Target, _dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_related: bool
+    target: Target, _dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_related: bool  # noqa: ARG001
 ) -> list[Any]:
-    """Return coefficients of kernels that multiprocessors, not memory, hold back, for a board with less memory rate.
+    """Return coefficients of kernels that multiprocessors, not memory, hold back, for boards with less memory.
 
     RMS norms and rotary embeddings move 4.0 and 3.8 bytes per clock and multiprocessor on the A100, 4.8 and 4.3 on the
     H100 (fitted read_ratio), whose memories give 13 to each: 0.3 of them is no property of a memory.
     """
     values = [np.array(vector, dtype=float) for _, vector in measured]
     for (device, _), vector in zip(measured, values, strict=True):
-        more = max(_given_bytes(device) / _given_bytes(target), 1.0) if is_related else 1.0
+        more = max(_given_bytes(device) / _given_bytes(target), 1.0)
         for place in _MEMORY:
             usual = COEFFICIENTS[place].usual_value
             if vector[place] < _LEAST_BY_MEMORY:
