@@ -29,6 +29,8 @@ HOST_TIMED = ("neusight",)
 """Sources whose every row includes the host's launch, which then is part of what is predicted."""
 READY_SOURCES = ("aiter", "infersim")
 """Sources that time the product alone, with A quantised beforehand."""
+SUSTAINED_SOURCES = ("neusight", "simumax")
+"""Sources of work that goes on: a kernel 25 times in a row after warming up, and products of training runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,8 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
         source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
         axes=axes, measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(axes["n"], axes["k"]),
         setting=Setting(
-            quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED
+            quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED,
+            is_sustained=source in SUSTAINED_SOURCES or None,
         ),
     )  # fmt: skip
 
