@@ -41,7 +41,7 @@ def with_predictions(
     """
     new = []
     for answer, device in zip(analysis.targets, targets, strict=True):
-        times, step = _predicted_rows(analysis.rows, answer.times, device, _as_step(setting, analysis.step), file)
+        times, step = _predicted_rows(analysis.rows, answer.times, device, as_step(setting, analysis.step), file)
         new.append(dataclasses.replace(answer, times=times, prediction=step))
     return dataclasses.replace(analysis, targets=tuple(new))
 
@@ -69,10 +69,10 @@ def _step(workload: Workload, target: Target, setting: Setting, file: Path | Non
     works = {id(part.work): part.work for part in parts}  # calls that touch all of their operands share one
     bounds = {key: proved_s(work, target, CLASSICAL) for key, work in works.items()}
     times = [CaseTime(bound_s=bounds[id(part.work)], limiter="", terms_s={}) for part in parts]
-    return _predicted_rows(rows, times, target, _as_step(setting, workload.step), file)[1]
+    return _predicted_rows(rows, times, target, as_step(setting, workload.step), file)[1]
 
 
-def _as_step(setting: Setting, step: str) -> Setting:
+def as_step(setting: Setting, step: str) -> Setting:
     """Return a setting in which steps are sustained where it leaves that open; a list of cases is none."""
     if setting.is_sustained is not None:
         return setting

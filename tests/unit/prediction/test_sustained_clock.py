@@ -91,3 +91,14 @@ def test_the_energy_of_products_is_what_amd_measured():
     clock = 1207 / 2100
     drawn = clock * max(0.65, 0.4 + 0.6 * clock) ** 2
     assert left_w / (energy * 0.942 * drawn * 304 * 2048 * 2.1e9) == pytest.approx(1.0, rel=0.05)
+
+
+def test_gains_of_narrower_formats_compare_sustained_times_with_sustained_ones():
+    call = Call(case=LARGE, operator="linear", phase="forward")
+    step = Workload(name="products", step="forward", calls=(call,))
+    found = nearpeak.analyze(step, "b200_sxm").targets[0]
+    narrow = nearpeak.case("scaled_gemm", m=16384, n=16384, k=8192, dtype="fp8_row")
+    least_s = nearpeak.predict(narrow, "b200_sxm", sustained=True).time_s
+    gains = [one for one in found.opportunities if "fp8" in one.title]
+    assert gains
+    assert all(one.after_s > 0.98 * least_s for one in gains)
