@@ -37,6 +37,9 @@ PRIOR_ROWS = 3.0
 ASTRAY = 1.05
 """Ratio of mean deviations above which a fit held near all devices has missed the minimum of its own."""
 SEED = 20261120
+_HEAD = """# Written by `python -m benchmarks.accuracy.fit CORPUS{options}`:
+# folds 0 and 1 of the sites of each device, at most {rows} rows for each fit, seed {seed}; intervals on fold 2.
+"""
 ALONE = 2.0
 """How much wider, in logarithms, an interval is where no device can be left out to measure it."""
 SOURCES = {
@@ -67,7 +70,13 @@ def main() -> None:
             continue
         (options.out / family.name).mkdir(exist_ok=True, parents=True)
         for stem, groups in _files(family, options.corpus):
-            (options.out / family.name / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
+            text = "\n".join([_HEAD.format(options=_asked(options), seed=SEED, rows=family.sample_count), *groups])
+            (options.out / family.name / f"{stem}.toml").write_text(text, encoding="utf-8")
+
+
+def _asked(options: argparse.Namespace) -> str:
+    """Return the options that chose what was fitted, as they are written."""
+    return "".join(f" --{name} {value}" for name in ("family", "maker") if (value := getattr(options, name)))
 
 
 def _of_maker(family: Family, maker: str) -> Family:
