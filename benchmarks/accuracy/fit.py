@@ -100,7 +100,9 @@ def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
             yield stem, files[stem]
             print(f"fitted {family.name}.{kind} of {stem}", flush=True)
         stem, telling = f"_prior_{maker}", [block for block in blocks if family.tells_of_others(block)]
-        files.setdefault(stem, []).append(_prior(family, kind, telling or blocks))
+        if not telling:
+            continue  # what another format tells is nearer
+        files.setdefault(stem, []).append(_prior(family, kind, telling))
         yield stem, files[stem]
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
 

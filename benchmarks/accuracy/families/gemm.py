@@ -103,7 +103,10 @@ FAMILY = Family(
         "neusight", "aiter",
     ),
     fixed=_fixed,
+    # In int8 kernels in assembly ran on the MI300X, but slower ones of a template library alone on the MI355X.
+    alone=("aiter mi355x int8",),
     # Caches of two halves keep little from one kernel to the next.
     starts=({}, {"quantise_residency_ratio": 0.1, "residency_ratio": 0.1}),
+    least_rows_count=300,
     tree_count=100,  # they are asked for by the million
 )  # fmt: skip
