@@ -138,7 +138,11 @@ def _parts(
 
 
 def _transferred(
-    target: Target, _dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_related: bool  # noqa: ARG001
+    target: Target,
+    _dtypes: Mapping[str, str],
+    measured: Sequence[tuple[Target, Any]],
+    *,
+    is_related: bool,  # noqa: ARG001
 ) -> list[Any]:
     """Return coefficients of kernels that multiprocessors, not memory, hold back, for boards with less memory.
 

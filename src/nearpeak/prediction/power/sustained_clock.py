@@ -1,8 +1,4 @@
-"""Clock that a board sustains over a mix of kernels for seconds, and predictions at that clock instead of in bursts.
-
-Coefficients are of bursts: tables repeat one kernel for some milliseconds on a board that has rested, whose limit acts
-on an average of tens of milliseconds. Where work goes on, the energy of a mix fits what the limit leaves above rest.
-"""
+"""Clock that a board sustains over a mix of kernels for seconds, and predictions at that clock instead of in bursts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -59,6 +55,9 @@ _FIELDS = [field.name for field in fields(KernelLoad)]
 
 def sustained_clock(target: Target, loads: Sequence[tuple[KernelLoad, float]]) -> float:
     """Return the highest clock, of the highest of the board, at which a mix stays within its power limit.
+
+    Coefficients are of bursts: tables repeat one kernel for milliseconds on a board that has rested, whose limit acts
+    on an average of tens of milliseconds. Where work goes on, the energy of a mix fits what the limit leaves above rest.
 
     Args:
         target: a board whose power limit is documented.
