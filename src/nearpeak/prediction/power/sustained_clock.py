@@ -57,7 +57,7 @@ def sustained_clock(target: Target, loads: Sequence[tuple[KernelLoad, float]]) -
     """Return the highest clock, of the highest of the board, at which a mix stays within its power limit.
 
     Coefficients are of bursts: tables repeat one kernel for milliseconds on a board that has rested, whose limit acts
-    on an average of tens of milliseconds. Where work goes on, the energy of a mix fits what the limit leaves above rest.
+    on an average of tens of milliseconds. Where work goes on, the energy of a mix fits what the limit leaves.
 
     Args:
         target: a board whose power limit is documented.
