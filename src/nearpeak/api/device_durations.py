@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from nearpeak.base.identity_key import Same
-from nearpeak.core.systems.duration import KernelDuration
+from nearpeak.core.systems.duration import WHOLE, KernelDuration, Taken
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
@@ -17,12 +17,14 @@ _MOVED_ROW = 64
 """Elements of a row from which a gather is a copy of whole rows, as kernels that permute tokens for experts do it;
 predictions of gathers stand on PyTorch's own kernel, which computes a place for every element."""
 _ATTENTION = ("attention", "varlen_attention")
+_MEMORY_STEPS = 64
+"""Shares of the memory rate are rounded to so many parts of the whole: kernels are predicted once for each."""
 _FAMILY_AXIS = {"elementwise": "pointwise", "cast": "pointwise", "copy": "pointwise", "dropout": "pointwise"}
 """Operators whose kernels are of one kind: their errors go together."""
 
 
-def kernel_durations(target: Target, attention: str = AS_PREDICTED) -> Callable[[Case, int], KernelDuration]:
-    """Return the function that gives the duration of a case on `target` with a number of multiprocessors taken away.
+def kernel_durations(target: Target, attention: str = AS_PREDICTED) -> Callable[[Case, Taken], KernelDuration]:
+    """Return the function that gives the duration of a case on what a collective beside it leaves of `target`.
 
     Args:
         attention: library of attention kernels, whose share of the documented rate holds predictions back.
@@ -31,22 +33,27 @@ def kernel_durations(target: Target, attention: str = AS_PREDICTED) -> Callable[
     >>> from nearpeak.targets import target_of
     >>> times = kernel_durations(target_of("h100_sxm"))
     >>> product = case("gemm", m=8192, n=8192, k=8192, dtype="bf16")
-    >>> times(product, 16).time_s > times(product, 0).time_s
+    >>> times(product, Taken(sm_count=16)).time_s > times(product, WHOLE).time_s
     True
+    >>> copy = case("copy", elements=2**28, dtype="bf16")
+    >>> round(times(copy, Taken(memory_ratio=0.25)).time_s / times(copy, WHOLE).time_s, 2)
+    1.33
     """
     return _remembered(Same(target), attention)
 
 
 @lru_cache(maxsize=64)
-def _remembered(target: "Same[Target]", attention: str) -> Callable[[Case, int], KernelDuration]:
+def _remembered(target: "Same[Target]", attention: str) -> Callable[[Case, Taken], KernelDuration]:
     from nearpeak.ops import work_of
     from nearpeak.prediction.case_prediction import predict_case
 
-    durations: dict[tuple[Case, int], KernelDuration] = {}
-    devices = {0: target.held}
+    durations: dict[tuple[Case, Taken], KernelDuration] = {}
+    devices = {WHOLE: target.held}
     share = attention_share(attention, target.held.architecture)
 
-    def duration(case: Case, taken: int) -> KernelDuration:
+    def duration(case: Case, taken: Taken) -> KernelDuration:
+        if taken.memory_ratio:
+            taken = Taken(taken.sm_count, round(taken.memory_ratio * _MEMORY_STEPS) / _MEMORY_STEPS)
         key = case, taken
         found = durations.get(key)
         if found is None:
@@ -82,18 +89,25 @@ def _moved(case: Case) -> Case:
     )  # fmt: skip
 
 
-def reduced_device(target: Target, taken: int) -> Target:
-    """Return a device without `taken` of its multiprocessors; memory and caches stay.
+def reduced_device(target: Target, taken: Taken) -> Target:
+    """Return a device without what a collective takes; memory capacity and caches stay.
 
     Raises:
-        SpecError: as many are taken as there are.
+        SpecError: as many multiprocessors are taken as there are, or all of the memory rate.
 
     >>> from nearpeak.targets import target_of
-    >>> reduced_device(target_of("h100_sxm"), 12).sm_count
-    120
+    >>> device = reduced_device(target_of("h100_sxm"), Taken(12, 0.25))
+    >>> device.sm_count, device.dram.bandwidth_bytes_per_s / target_of("h100_sxm").dram.bandwidth_bytes_per_s
+    (120, 0.75)
     """
-    if not 0 < taken < target.sm_count:
-        raise SpecError(f"{target.name}: {taken} of its {target.sm_count} multiprocessors cannot be taken away")
-    share = 1 - taken / target.sm_count
+    if not 0 <= taken.sm_count < target.sm_count or not 0 <= taken.memory_ratio < 1:
+        raise SpecError(
+            f"{target.name}: {taken.sm_count} of its {target.sm_count} multiprocessors and {taken.memory_ratio:.0%} of "
+            "its memory rate cannot be taken away"
+        )
+    share, rate = 1 - taken.sm_count / target.sm_count, target.dram.bandwidth_bytes_per_s
     peaks = {unit: replace(peak, flop_per_s=peak.flop_per_s * share) for unit, peak in target.peaks.items()}
-    return replace(target, sm_count=target.sm_count - taken, peaks=peaks)
+    dram = target.dram if rate is None else replace(
+        target.dram, bandwidth_bytes_per_s=rate * (1 - taken.memory_ratio)
+    )  # fmt: skip
+    return replace(target, sm_count=target.sm_count - taken.sm_count, peaks=peaks, dram=dram)

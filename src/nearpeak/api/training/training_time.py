@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from nearpeak.api.cluster_collectives import transfer_time
 from nearpeak.api.device_durations import kernel_durations
-from nearpeak.core.systems.duration import TransferDuration
+from nearpeak.base.identity_key import Same
+from nearpeak.core.systems.duration import Taken, TransferDuration
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.mesh import Mesh
 from nearpeak.core.systems.rank_program import RankProgram, Transfer
@@ -24,12 +25,24 @@ if TYPE_CHECKING:
 TAKEN_SM_COUNT = 16
 """Multiprocessors that a collective takes while it runs beside kernels: the channels of a ring, one block each.
 Source: NCCL src/graph/tuning.cc and connect.cc (NVIDIA, BSD-3)."""
+TOUCHED_COUNT = 3
+"""Times that a rank touches its memory for each byte that it receives in a collective: a peer writes the byte into a
+buffer, which is read, and the result is written (gathers) or the rank's own part is read (reductions). The buffers of
+all channels, 4 MiB each, are beyond what caches keep.
+Source: NCCL src/device/prims_simple.h, all_gather.h, reduce_scatter.h; src/init.cc, NCCL_BUFFSIZE (NVIDIA, BSD-3)."""
+MOST_MEMORY_RATIO = 0.5
+"""Share of the memory rate that a collective takes at most from a kernel beside it: memory serves both alike."""
 PEAK_UNITS = {
     "fp32": "vector.fp32", "tf32": "tensor.tf32", "fp16": "tensor.fp16", "bf16": "tensor.bf16",
     "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-block": "tensor.fp8", "mxfp8": "tensor.fp8",
     "nvfp4": "tensor.fp4",
 }  # fmt: skip
 """Unit whose documented rate is the peak of a recipe's products."""
+TF32_NOTE = (
+    "Products in TF32 are predicted at the documented TF32 rate with the shares of it that products in fp32 reach: no "
+    "measurements of them are at hand."
+)
+"""What a plan in TF32 rests on."""
 _TRUST = {0: "measured", 1: "neighbours", 2: "neighbours"}
 """Provenance by steps from the measurements; the rest are assumptions."""
 _DOCUMENTED_STEPS = 3
@@ -72,11 +85,9 @@ def training_time(
             f"plan: tp {plan.tp} × cp {plan.cp} × dp {plan.dp} × pp {plan.pp} = {plan.rank_count} ranks, but the "
             f"cluster has {cluster.device_count} devices"
         )
-    if plan.precision == "tf32":
-        raise NotModelledError("precision=tf32: products in TF32 have no kernel model; fp32, fp16 or bf16 have one")
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    target = target_of(cluster.target)
+    target = device_for(plan.precision, target_of(cluster.target))
     moves = transfer_durations(plan, cluster)
     programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
     sends = (call.transfer for program in programs for call in program.forward if call.transfer)
@@ -86,6 +97,30 @@ def training_time(
         hop_s=moves(hop).time_s if hop else 0.0, host_count=host_count(cluster), has_spans=has_spans,
     )  # fmt: skip
     return step_answer(found, plan, cluster, used, (host_note(used), *_notes(shape, plan, target, used, expert_load)))
+
+
+def device_for(precision: str, target: Target) -> Target:
+    """Return a device as the kernels of a recipe see it: under `tf32` its matrix units form products of fp32.
+
+    Raises:
+        NotModelledError: no document states a rate of TF32.
+
+    >>> from nearpeak.targets import target_of
+    >>> device_for("tf32", target_of("a100_sxm4_80gb")).peaks["tensor.fp32"].flop_per_s / 1e12
+    156.0
+    """
+    if precision != "tf32":
+        return target
+    if "tensor.tf32" not in target.peaks:
+        raise NotModelledError(f"{target.name}: no document states a rate of TF32 products; fp32 or bf16 would work")
+    return _rounded(Same(target))
+
+
+@lru_cache(maxsize=64)  # predictions are kept by the very device
+def _rounded(target: "Same[Target]") -> Target:
+    from nearpeak.prediction.product_units import with_rounding
+
+    return with_rounding(target.held, "tf32")
 
 
 @lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times
@@ -103,10 +138,12 @@ def programs_of_plan(
     layout = replace(
         plan_layout(shape, plan, has_dropout=has_dropout), fusions=FUSIONS[fusions], expert_load=expert_load
     )  # fmt: skip
+    counts = plan.stage_layers or None
     if (plan.framework, plan.sharding) != ("fsdp2", "zero2"):
-        return rank_programs(shape, plan, layout=layout)
+        return rank_programs(shape, plan, layer_counts=counts, layout=layout)
     sharded = replace(plan, sharding="fsdp")  # parameters stay gathered after the forward pass
-    return rank_programs(shape, sharded, layout=layout, style=replace(data_parallelism(sharded), reshards=False))
+    style = replace(data_parallelism(sharded), reshards=False)
+    return rank_programs(shape, sharded, layer_counts=counts, layout=layout, style=style)
 
 
 def host_count(cluster: Cluster) -> int:
@@ -122,13 +159,22 @@ def host_count(cluster: Cluster) -> int:
 
 def transfer_durations(plan: TrainingPlan, cluster: Cluster) -> Callable[[Transfer], TransferDuration]:
     """Return the function that gives the duration of a collective of `plan` on `cluster`."""
+    from nearpeak.systems.collectives.traffic import ring_bytes
+    from nearpeak.targets import target_of
+
     known: dict[Transfer, TransferDuration] = {}
+    rate = target_of(cluster.target).dram.bandwidth_bytes_per_s
 
     def duration(transfer: Transfer) -> TransferDuration:
         found = known.get(transfer)
         if found is None:
-            time = transfer_time(transfer, group_mesh(plan, transfer.dim), cluster)
-            taken = 0 if transfer.kind == "send" or not time.time_s else TAKEN_SM_COUNT
+            mesh = group_mesh(plan, transfer.dim)
+            time, taken = transfer_time(transfer, mesh, cluster), Taken()
+            if time.time_s:
+                ranks = 2 if transfer.kind == "send" else mesh.degree(transfer.dim)
+                touched_bytes = TOUCHED_COUNT * ring_bytes(transfer.kind, transfer.bytes, ranks)
+                share = min(touched_bytes / time.time_s / rate, MOST_MEMORY_RATIO) if rate else 0.0
+                taken = Taken(0 if transfer.kind == "send" else TAKEN_SM_COUNT, share)
             found = known[transfer] = TransferDuration(time.time_s, time.low_s, time.high_s, taken, _DOCUMENTED_STEPS)
         return found
 
@@ -182,7 +228,9 @@ def _notes(
 
     notes: list[str] = []
     chunk_count = plan.pp * plan.chunk_count
-    if shape.layer_count % chunk_count:
+    if plan.precision == "tf32":
+        notes.append(TF32_NOTE)
+    if shape.layer_count % chunk_count and not plan.stage_layers:
         notes.append(
             f"{shape.layer_count} layers do not divide into {chunk_count} equal chunks: the first hold one more, which "
             "Megatron-LM takes only as an explicit layout."
@@ -223,7 +271,9 @@ def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
         "proved bound": f"documents of {target.name}", "kernels below peak": kernels,
         "host": f"stack {stack.name}",
         **dict.fromkeys(("exposed tp", "exposed pp", "exposed dp", "exposed ep", "exposed cp"), moves),
-        "bubble": "pipeline schedule", "optimizer": kernels, "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
+        "bubble": "pipeline schedule of equal stages",
+        "imbalance": "predicted times of the stages or branches", "optimizer": kernels,
+        "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
     }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ _ADVICE = {
     "exposed ep": "expert groups inside one node",
     "exposed cp": "a smaller context-parallel degree",
     "bubble": "more micro-batches per step, or a schedule with more chunks per rank",
+    "imbalance": "stages of equal time (stages=…), or branches of equal time",
     "optimizer": "an optimizer sharded over the replicas (zero=1)",
     "straggler": "equal hosts; the wait grows with the number of hosts",
 }
