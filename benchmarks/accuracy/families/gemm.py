@@ -50,6 +50,8 @@ PRODUCTS = {
     "fp8": Product(op="scaled_gemm", dtype="fp8_tensor", quantises_input=True),
     "fp8_block": Product(op="scaled_gemm", dtype="fp8_block", quantises_input=True),
     "nvfp4": Product(op="scaled_gemm", dtype="nvfp4", quantises_input=True),
+    "mxfp4": Product(op="scaled_gemm", dtype="mxfp4", quantises_input=True),
+    "int8": Product(op="scaled_gemm", dtype="int8_row"),
 }
 """Products by the corpus' name of a format; `fp8_static`, `sq` and weight-only formats are not scored yet."""
 

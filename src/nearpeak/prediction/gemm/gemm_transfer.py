@@ -10,15 +10,16 @@ from nearpeak.core.work.target import Target
 from nearpeak.prediction.gemm.gemm_coefficients import COEFFICIENTS
 from nearpeak.prediction.power.board_power import (  # fmt: skip
     clock_hz,
-    generation_energy,
     headroom,
     is_held,
     is_paced_by_power,
     product_energy,
+    reclocked,
     repower,
     share_of_rate,
     slowed,
 )
+from nearpeak.prediction.power.product_energy import generation_energy, scales_by_vectors
 from nearpeak.prediction.product_units import unit_of
 
 _LAUNCH, _TENSOR, _CLOCK, _BALANCED, _DRAM = (
@@ -93,10 +94,11 @@ def _move_to_related(
 ) -> None:
     """Move coefficients of devices that run the kernels of `target` to its rate and power."""
     for (device, _), vector in zip(measured, values, strict=True):
-        # Bytes per clock from the cache stay where products per clock differ: their rate is held back, not loads.
+        # Bytes per clock from the cache stay where products per clock differ, whether held back or more.
         rates = [board.peaks[unit_of(board, dtypes)].flop_per_clock for board in (target, device)]
-        vector[_BALANCED] = max(vector[_BALANCED] * min(rates[0] / rates[1], 1.0), COEFFICIENTS[_BALANCED].low_value)
-        repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes))
+        edge = vector[_BALANCED] * rates[0] / rates[1]
+        vector[_BALANCED] = min(max(edge, COEFFICIENTS[_BALANCED].low_value), COEFFICIENTS[_BALANCED].high_value)
+        repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes), dtypes["dtype"])
 
 
 def _move_to_other(
@@ -107,6 +109,9 @@ def _move_to_other(
     for (device, _), vector in zip(measured, values, strict=True):
         reached = vector[_TENSOR] * _boost_ratio(target, dtypes) / _boost_ratio(device, dtypes)
         vector[_TENSOR] = min(reached, COEFFICIENTS[_TENSOR].high_value)
+    if _tells_by_clock(target, dtypes):
+        _reclock(values, target, dtypes, measured)
+        return
     known = [
         (device, original)
         for device, original in measured
@@ -123,6 +128,27 @@ def _move_to_other(
             for vector in values:
                 vector[_RATE] = slowed(tuple(vector[_RATE]), share)
                 vector[_CLOCK] = min(vector[_CLOCK], COEFFICIENTS[_CLOCK].high_value)
+
+
+def _tells_by_clock(target: Target, dtypes: Mapping[str, str]) -> bool:
+    """Return whether the energy of a product is known so well that it tells work per clock and clock apart.
+
+    AMD measured both on two boards of CDNA 3; units that scale short blocks by themselves do nothing but products.
+    """
+    scheme = DTYPES[dtypes["dtype"]].scheme
+    has_short = scheme is not None and scheme.a.column_count > 0 and not scales_by_vectors(dtypes["dtype"])
+    return has_short or (target.vendor == "AMD" and not unit_of(target, dtypes).startswith("vector."))
+
+
+def _reclock(
+    values: Sequence[Any], target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]]
+) -> None:
+    """Move the rates of devices to the clock that the power of `target` gives, with their work per clock."""
+    for (device, original), vector in zip(measured, values, strict=True):
+        units = unit_of(target, dtypes), unit_of(device, dtypes)
+        vector[_RATE] = reclocked(tuple(np.asarray(original)[_RATE]), target, device, units, dtypes["dtype"])
+        vector[_TENSOR] = min(vector[_TENSOR], COEFFICIENTS[_TENSOR].high_value)
+        vector[_CLOCK] = min(vector[_CLOCK], COEFFICIENTS[_CLOCK].high_value)
 
 
 def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[str, str], least: float) -> None:
