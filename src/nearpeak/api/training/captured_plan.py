@@ -6,7 +6,7 @@ from pathlib import Path
 from nearpeak.api.training.captured_search import captured_neighbours, searched_captured
 from nearpeak.api.training.captured_time import CapturedStepTimes, fullest
 from nearpeak.api.training.job_plan import fast_count, resolution
-from nearpeak.api.training.training_time import TF32_NOTE, host_note, step_answer
+from nearpeak.api.training.training_time import TF32_NOTE, clock_notes, host_note, step_answer
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.goodput import GoodputReport
 from nearpeak.core.systems.training_job import PlannedTraining
@@ -180,7 +180,7 @@ def _planned(
         plan = search.best.plan
     plan = times.placed(plan)
     memory, found = times.memory(plan), times.time(plan)
-    notes = [host_note(used), *NOTES]
+    notes = [host_note(used), *clock_notes(times.clock_ratio(plan)), *NOTES]
     notes += [TF32_NOTE] * (plan.precision == "tf32") + [_BRANCH_NOTE] * plan.has_branches
     notes += [_TILE_NOTE] * (plan.tile_rows * plan.tile_columns > 1)
     answer = step_answer(found, plan, cluster, used, tuple(notes))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nearpeak.api.device_durations import kernel_durations
 from nearpeak.api.training.job_plan import CONTEXT_BYTES
-from nearpeak.api.training.training_time import device_for, host_count, transfer_durations
+from nearpeak.api.training.training_time import host_count, sustained_step, transfer_durations
 from nearpeak.core.systems.duration import WHOLE
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.rank_memory import RankMemory
@@ -43,7 +43,7 @@ class CapturedStepTimes:
         self._target = target_of(cluster.target)
         self.step = read_step(workload)
         self._blocks = stage_blocks(workload)
-        self._times: dict[TrainingPlan, StepTime] = {}
+        self._times: dict[TrainingPlan, tuple[StepTime, float]] = {}
         self._memory: dict[TrainingPlan, tuple[RankMemory, ...]] = {}
         self._branches: dict[tuple[int, str], StepBranches] = {}
 
@@ -59,16 +59,27 @@ class CapturedStepTimes:
             SpecError: the step has no such stages, tiles or branches.
             NotModelledError: a call that tiles cannot share, or an optimizer that cannot be split.
         """
+        return self._step(plan)[0]
+
+    def clock_ratio(self, plan: TrainingPlan) -> float:
+        """Return the clock of the kernels of a plan's step, of the highest."""
+        return self._step(plan)[1]
+
+    def _step(self, plan: TrainingPlan) -> tuple[StepTime, float]:
         if plan not in self._times:
             times, branches = self._durations(plan), self.branches(plan)
             programs = [self._program(own, plan) for own in self._stages(plan)]
             sends = (call.transfer for one in programs for call in one.forward if call.transfer)
             hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
-            self._times[plan] = step_time(
-                programs, plan, times, hop_s=times.transfer(hop).time_s if hop else 0.0,
-                wait_s=branches.wait_s if branches else 0.0,
-                host_count=1 if plan.rank_count == 1 else host_count(self._cluster), has_spans=True,
-            )  # fmt: skip
+
+            def run(clock_ratio: float) -> StepTime:
+                return step_time(
+                    programs, plan, self._durations(plan, clock_ratio),
+                    hop_s=times.transfer(hop).time_s if hop else 0.0, wait_s=branches.wait_s if branches else 0.0,
+                    host_count=1 if plan.rank_count == 1 else host_count(self._cluster), has_spans=True,
+                )  # fmt: skip
+
+            self._times[plan] = sustained_step(programs, plan, self._target, run)
         return self._times[plan]
 
     def memory(self, plan: TrainingPlan) -> tuple[RankMemory, ...]:
@@ -134,10 +145,10 @@ class CapturedStepTimes:
         calls = [call for call in (*self.step.forward, *self.step.backward) if call.case is not None]
         return sum(call.call_count * times.kernel(call.case, WHOLE).bound_s for call in calls if call.case is not None)
 
-    def _durations(self, plan: TrainingPlan) -> Times:
-        device = device_for(plan.precision, self._target)
-        moves = transfer_durations(plan, self._cluster)
-        return Times(kernel_durations(device, self._stack.attention), moves, self._stack)
+    def _durations(self, plan: TrainingPlan, clock_ratio: float = 1.0) -> Times:
+        moves, has_tf32 = transfer_durations(plan, self._cluster), plan.precision == "tf32"
+        kernels = kernel_durations(self._target, self._stack.attention, clock_ratio, has_tf32=has_tf32)
+        return Times(kernels, moves, self._stack)
 
     def _stages(self, plan: TrainingPlan) -> list[StageCalls]:
         branches = self.branches(plan)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nearpeak.api.training.training_time import device_for, programs_of_plan, transfer_durations
+from nearpeak.api.training.training_time import programs_of_plan, transfer_durations
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
@@ -34,7 +34,7 @@ def program_bound(
     used, target = stack_of(stack), target_of(cluster.target)
 
     def program_time(model: TransformerShape, plan: TrainingPlan) -> tuple[float, float]:
-        kernels = kernel_durations(device_for(plan.precision, target), used.attention)
+        kernels = kernel_durations(target, used.attention, has_tf32=plan.precision == "tf32")
         times = Times(kernels, transfer_durations(plan, cluster), used)
         (program,) = programs_of_plan(model, plan, used.fusions, used.has_dropout, expert_load)
         return busy_time(program, times, has_tp=not plan.tp_overlap)

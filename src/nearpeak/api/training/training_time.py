@@ -1,13 +1,12 @@
 """Time of training plans on clusters, from predicted kernels, collectives and host times."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nearpeak.api.cluster_collectives import transfer_time
-from nearpeak.api.device_durations import kernel_durations
-from nearpeak.base.identity_key import Same
+from nearpeak.api.device_durations import kernel_durations, sustained_clock_ratio
 from nearpeak.core.systems.duration import Taken, TransferDuration
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.mesh import Mesh
@@ -16,8 +15,9 @@ from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_answer import PART_NAMES, StepPart, TrainingAnswer
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
+from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.systems.training.training_step import StepTime
@@ -32,6 +32,8 @@ all channels, 4 MiB each, are beyond what caches keep.
 Source: NCCL src/device/prims_simple.h, all_gather.h, reduce_scatter.h; src/init.cc, NCCL_BUFFSIZE (NVIDIA, BSD-3)."""
 MOST_MEMORY_RATIO = 0.5
 """Share of the memory rate that a collective takes at most from a kernel beside it: memory serves both alike."""
+_BETWEEN_KERNELS = ("host", "exposed tp", "exposed ep", "exposed cp")
+"""Parts of a step in which a board waits between kernels of a pass."""
 PEAK_UNITS = {
     "fp32": "vector.fp32", "tf32": "tensor.tf32", "fp16": "tensor.fp16", "bf16": "tensor.bf16",
     "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-block": "tensor.fp8", "mxfp8": "tensor.fp8",
@@ -39,8 +41,8 @@ PEAK_UNITS = {
 }  # fmt: skip
 """Unit whose documented rate is the peak of a recipe's products."""
 TF32_NOTE = (
-    "Products in TF32 are predicted at the documented TF32 rate with the shares of it that products in fp32 reach: no "
-    "measurements of them are at hand."
+    "Products in TF32 take what those of bf16 take on the same units, at the documented rate of TF32 and with operands "
+    "twice as wide: no measurements of single ones are at hand. Their clock is that of bursts."
 )
 """What a plan in TF32 rests on."""
 _TRUST = {0: "measured", 1: "neighbours", 2: "neighbours"}
@@ -51,7 +53,7 @@ _DOCUMENTED_STEPS = 3
 
 def training_time(
     model: TransformerShape | str, plan: TrainingPlan, cluster: Cluster, stack: Stack | str = "pytorch-eager", *,
-    expert_load: str = "balanced", has_spans: bool = False,
+    expert_load: str = "balanced", has_spans: bool = False, is_sustained: bool = True,
 ) -> TrainingAnswer:  # fmt: skip
     """Return what one training step of `plan` takes on `cluster`.
 
@@ -61,6 +63,8 @@ def training_time(
         expert_load: rows of experts: `balanced`, or a load of grouped_gemm without its top_k (`uniform seed=0`,
             `zipf exponent=0.5`); the step is that of the rank whose experts have most.
         has_spans: whether the timeline of the pipeline is returned.
+        is_sustained: whether kernels run at the clock that the board's power sustains over the step's mix, or as in
+            bursts.
 
     Raises:
         SpecError: the plan does not fit the model or the cluster.
@@ -87,40 +91,61 @@ def training_time(
         )
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    target = device_for(plan.precision, target_of(cluster.target))
+    target, has_tf32 = target_of(cluster.target), plan.precision == "tf32"
     moves = transfer_durations(plan, cluster)
     programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
     sends = (call.transfer for program in programs for call in program.forward if call.transfer)
     hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
-    found = step_time(
-        programs, plan, Times(kernel_durations(target, used.attention), moves, used),
-        hop_s=moves(hop).time_s if hop else 0.0, host_count=host_count(cluster), has_spans=has_spans,
-    )  # fmt: skip
-    return step_answer(found, plan, cluster, used, (host_note(used), *_notes(shape, plan, target, used, expert_load)))
+
+    def run(clock_ratio: float) -> "StepTime":
+        kernels = kernel_durations(target, used.attention, clock_ratio, has_tf32=has_tf32)
+        return step_time(
+            programs, plan, Times(kernels, moves, used), hop_s=moves(hop).time_s if hop else 0.0,
+            host_count=host_count(cluster), has_spans=has_spans,
+        )  # fmt: skip
+
+    found, clock = sustained_step(programs, plan, target, run) if is_sustained else (run(1.0), 1.0)
+    notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used, expert_load))
+    return step_answer(found, plan, cluster, used, notes)
 
 
-def device_for(precision: str, target: Target) -> Target:
-    """Return a device as the kernels of a recipe see it: under `tf32` its matrix units form products of fp32.
+def sustained_step(
+    programs: Sequence[RankProgram], plan: TrainingPlan, target: Target, run: "Callable[[float], StepTime]"
+) -> "tuple[StepTime, float]":
+    """Return a step at the clock that a board sustains over its passes, and that clock, of the highest.
 
-    Raises:
-        NotModelledError: no document states a rate of TF32.
+    A step takes seconds or repeats for hours, so that the limit acts on the mean over all of its kernels. Launches and
+    exposed collectives between them leave the board at rest; bubbles are too long to even out with the passes.
 
-    >>> from nearpeak.targets import target_of
-    >>> device_for("tf32", target_of("a100_sxm4_80gb")).peaks["tensor.fp32"].flop_per_s / 1e12
-    156.0
+    Args:
+        programs: those of one rank of each stage, chunk by chunk.
+        run: gives the step at a clock; 1 for kernels as in bursts.
     """
-    if precision != "tf32":
-        return target
-    if "tensor.tf32" not in target.peaks:
-        raise NotModelledError(f"{target.name}: no document states a rate of TF32 products; fp32 or bf16 would work")
-    return _rounded(Same(target))
+    burst = run(1.0)
+    if plan.precision == "tf32":  # nothing tells the energy of its products
+        return burst, 1.0
+    counts: dict[Case, float] = {}
+    for program in programs:
+        for call in program.micro_batch_calls():
+            if call.case is not None:
+                counts[call.case] = counts.get(call.case, 0.0) + call.count * plan.micro_batch_count / plan.pp
+    idle_s = sum(max(burst.parts_s[name], 0.0) for name in _BETWEEN_KERNELS)
+    clock = sustained_clock_ratio(target, counts, idle_s)
+    return (burst, 1.0) if clock >= 1 else (run(clock), clock)
 
 
-@lru_cache(maxsize=64)  # predictions are kept by the very device
-def _rounded(target: "Same[Target]") -> Target:
-    from nearpeak.prediction.product_units import with_rounding
+def clock_notes(clock_ratio: float) -> tuple[str, ...]:
+    """Return what an answer says about the clock of its kernels.
 
-    return with_rounding(target.held, "tf32")
+    >>> clock_notes(1.0), clock_notes(0.8)[0][:52]
+    ((), 'Kernels run at up to 80 % of the highest clock, whic')
+    """
+    if clock_ratio >= 1:
+        return ()
+    return (
+        f"Kernels run at up to {100 * clock_ratio:.0f} % of the highest clock, which the board's power limit sustains "
+        "over the mix of the passes; bursts of single kernels are faster.",
+    )
 
 
 @lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times

@@ -195,9 +195,9 @@ def neighbours_of(plan: TrainingPlan, fast_count: int, *, has_fp8: bool = False)
     changes += [{"sharding": "zero1"}] if plan.sharding == "none" and plan.dp * plan.cp > 1 else []
     changes += [{"precision": "fp8-current"}] if has_fp8 and plan.precision in ("bf16", "fp16") else []
     for change in changes:
-        is_other = not {"pp", "chunk_count"}.isdisjoint(change)
+        equal: dict[str, Any] = {} if {"pp", "chunk_count"}.isdisjoint(change) else {"stage_layers": ()}
         try:
-            changed = replace(plan, **change, **({"stage_layers": ()} if is_other else {}))
+            changed = replace(plan, **change, **equal)
         except SpecError:
             continue  # degrees that do not divide the batch or the ranks
         if changed.tp <= fast_count and (changed.micro_batch_count % changed.pp == 0 or changed.chunk_count == 1):
