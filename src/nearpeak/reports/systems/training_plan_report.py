@@ -184,7 +184,8 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
             plan_words(result.plan), Cell(value=result.tokens_per_s, text=f"{result.tokens_per_s:,.0f}"),
             _room(result.free_bytes), Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}"),
         ))  # fmt: skip
-    heads = ("~`plan|plan (--parallel)", "#tokens per s", "memory", "#usd|$ per M tokens")
+    item = planned.item
+    heads = ("~`plan|plan (--parallel)", f"#{item} per s", "memory", f"#usd|$ per M {item}")
     yield Table(
         columns=columns(*heads), rows=rows, name="frontier", caption="Plans that no other beats", brief_count=6,
         rest="… and more with --json",

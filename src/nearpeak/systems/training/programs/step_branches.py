@@ -1,8 +1,9 @@
 """Branches of a captured step's graph that do not depend on each other, on ranks of their own."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
@@ -30,6 +31,8 @@ class StepBranches:
         return tuple(call for call in calls if id(call) not in self.moved)
 
 
+_PRODUCTS = ("gemm", "grouped_gemm", "scaled_gemm", "conv", "attention", "varlen_attention")
+"""Operators with which the work of a path begins."""
 _Fork = tuple[tuple[int, ...], ...]
 """Forward calls, by position, of each branch between two calls that all paths pass."""
 
@@ -101,32 +104,65 @@ def _same_rank(starts: Mapping[str, float], alone_s: Sequence[float], crossing: 
 
 
 def _forks(step: CapturedStep, workload: Workload) -> list[_Fork]:
-    """Return what lies between calls that every path passes, as parts that are joined by nothing else."""
+    """Return what lies between calls that every path passes, as parts that are joined by nothing else.
+
+    What comes before the first product of a path (masks, casts of weights, embedded tokens) is taken to be there from
+    the start, and runs with the branch that alone needs it.
+    """
     edges = _edges(step.forward, workload)
-    count = len(step.forward)
-    passed = [0] * (count + 1)  # edges that pass each call by
-    for first, last in edges:
-        if last > first + 1:
-            passed[first + 1] += 1
-            passed[last] -= 1
-    around, cuts = 0, []
-    for place in range(count):
-        around += passed[place]
-        if not around:
-            cuts.append(place)
-    bounds = [-1, *cuts, count]
-    forks: list[_Fork] = []
+    prepared = _prepared(step.forward, edges)
+    inner = [(first, last) for first, last in edges if first not in prepared]
+    begun = {last for _, last in inner}
+    sources = [place for place in range(len(step.forward)) if place not in prepared and place not in begun]
+    cuts = _passed_by_all(len(step.forward), [*inner, *((-1, place) for place in sources)])
+    bounds = [-1, *(place for place in cuts if place not in prepared), len(step.forward)]
+    parts: dict[int, int] = {}  # first call of the branch of each call
     for left, right in pairwise(bounds):
-        group = {place: place for place in range(left + 1, right)}
-        for first, last in edges:
+        group = {place: place for place in range(left + 1, right) if place not in prepared}
+        for first, last in inner:
             if first in group and last in group:
                 one, other = _root(group, first), _root(group, last)
                 group[max(one, other)] = min(one, other)
-        parts: dict[int, list[int]] = {}
-        for place in group:
-            parts.setdefault(_root(group, place), []).append(place)
-        forks.append(tuple(tuple(part) for part in parts.values()))
-    return forks
+        parts |= {place: _root(group, place) for place in group}
+    readers: dict[int, list[int]] = {}
+    for first, last in edges:
+        readers.setdefault(first, []).append(last)
+    for place in sorted(prepared, reverse=True):
+        needing = {parts.get(reader, -1) for reader in readers.get(place, ())}
+        if len(needing) == 1:
+            parts[place] = needing.pop()
+    forks: dict[int, dict[int, list[int]]] = {}
+    for place, part in sorted(parts.items()):
+        if part >= 0:
+            forks.setdefault(bisect_left(bounds, part), {}).setdefault(part, []).append(place)
+    return [tuple(tuple(branch) for branch in fork.values()) for fork in forks.values()]
+
+
+def _prepared(calls: Sequence[Call], edges: Iterable[tuple[int, int]]) -> set[int]:
+    """Return the calls that no product precedes, and that are none."""
+    after: set[int] = set()
+    needs: dict[int, list[int]] = {}
+    for first, last in edges:
+        needs.setdefault(last, []).append(first)
+    for place, call in enumerate(calls):
+        is_product = call.case is not None and call.case.op in _PRODUCTS
+        if is_product or any(first in after for first in needs.get(place, ())):
+            after.add(place)
+    return {place for place in range(len(calls)) if place not in after}
+
+
+def _passed_by_all(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the calls that no edge passes by.
+
+    >>> _passed_by_all(5, [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)])
+    [0, 3, 4]
+    """
+    changes = [0] * (count + 1)
+    for first, last in edges:
+        if last > first + 1:
+            changes[first + 1] += 1
+            changes[last] -= 1
+    return [place for place, around in enumerate(accumulate(changes[:-1])) if not around]
 
 
 def _root(group: dict[int, int], place: int) -> int:

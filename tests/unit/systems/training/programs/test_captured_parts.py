@@ -137,6 +137,30 @@ def test_equal_towers_run_beside_each_other(forked):
     assert found.wait_s == 0
 
 
+class Towers(torch.nn.Module):
+    """Two towers over the same images, the first run before the second begins, that meet in the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = (
+            torch.nn.Sequential(*(torch.nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1) for _ in range(2)))
+            for _ in range(2)
+        )
+
+    def forward(self, x):
+        x = x * 2
+        return self.left(x) * self.right(x + 1)
+
+
+def test_towers_that_begin_with_the_inputs_run_beside_each_other():
+    workload = captured(Towers)
+    found = placed(workload, 2)
+    names = {call.module.split(".")[0] for call in workload.calls if id(call) in found.moved}
+    assert len(names & {"left", "right"}) == 1
+    convolutions = [call for call in workload.calls if call.case.op == "conv" and id(call) in found.moved]
+    assert len(convolutions) == 4  # two in each pass
+
+
 def test_the_home_rank_waits_for_transfers(forked):
     found = placed(forked, 2, send_s=0.5)
     away_s = 4 + 2 * (0.5 + 0.5)  # two convolutions in both passes, inputs and results in both
