@@ -92,7 +92,7 @@ def test_parts_of_shared_steps_add_up_and_the_words_state_the_plan(step, words):
 
 
 def test_stages_are_those_of_the_shortest_longest_one(step):
-    found = plan_captured(step, cluster_of("2xh100_sxm"), "pp=2").plan.stage_layers
+    found = plan_captured(step, cluster_of("2xh100_sxm"), "pp=2").plan.stage_layer_count
     times = {
         counts: plan_captured(step, cluster_of("2xh100_sxm"), f"pp=2,stages={counts}").time
         for counts in ("1:3", "2:2", "3:1")
@@ -102,7 +102,7 @@ def test_stages_are_those_of_the_shortest_longest_one(step):
     assert ":".join(map(str, found)) == min(longest, key=longest.__getitem__)
     other = max(longest, key=lambda counts: longest[counts])
     edits = plan_captured(step, cluster_of("2xh100_sxm"), f"pp=2,stages={other}").edits
-    assert any(edit.change.startswith("stages ") and edit.plan.stage_layers == found for edit in edits)
+    assert any(edit.change.startswith("stages ") and edit.plan.stage_layer_count == found for edit in edits)
 
 
 def test_the_search_times_what_bounds_leave_open_and_returns_the_fastest(step):

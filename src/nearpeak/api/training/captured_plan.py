@@ -182,7 +182,7 @@ def _planned(
     memory, found = times.memory(plan), times.time(plan)
     notes = [host_note(used), *clock_notes(times.clock_ratio(plan)), *NOTES]
     notes += [TF32_NOTE] * (plan.precision == "tf32") + [_BRANCH_NOTE] * plan.has_branches
-    notes += [_TILE_NOTE] * (plan.tile_rows * plan.tile_columns > 1)
+    notes += [_TILE_NOTE] * (plan.tile_row_count * plan.tile_column_count > 1)
     answer = step_answer(found, plan, cluster, used, tuple(notes))
     others = captured_neighbours(plan, times, has_tf32="tensor.tf32" in target_of(cluster.target).peaks)
     edits = plan_edits(
@@ -194,7 +194,7 @@ def _planned(
         near = next((edit.plan for edit in edits if edit.step_s is not None), None)
         change = describe_change(plan, near) if near else "a smaller --batch, if any"
     alone = replace(
-        plan, dp=1, pp=1, tp=1, cp=1, tile_rows=1, tile_columns=1, has_branches=False, stage_layers=(),
+        plan, dp=1, pp=1, tp=1, cp=1, tile_row_count=1, tile_column_count=1, has_branches=False, stage_layer_count=(),
         global_batch=plan.global_batch // plan.dp, sharding="none", shard_count=0, schedule="1f1b", framework="ddp",
     )  # fmt: skip
     return PlannedTraining(

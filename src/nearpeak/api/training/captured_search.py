@@ -20,7 +20,7 @@ SHARDINGS = ("none", "zero1", "fsdp")
 """Shardings over replicas that a search tries."""
 TIE_RATIO = 0.05
 """Difference of steps below which a search calls plans ties."""
-_ALONE: dict[str, Any] = {"tp": 1, "has_branches": False, "cp": 1, "tile_rows": 1, "tile_columns": 1}
+_ALONE: dict[str, Any] = {"tp": 1, "has_branches": False, "cp": 1, "tile_row_count": 1, "tile_column_count": 1}
 
 
 def captured_neighbours(plan: TrainingPlan, times: CapturedStepTimes, *, has_tf32: bool) -> Iterator[TrainingPlan]:
@@ -33,13 +33,14 @@ def captured_neighbours(plan: TrainingPlan, times: CapturedStepTimes, *, has_tf3
     changes: list[dict[str, Any]] = [{"pp": plan.pp * factor} for factor in (2, 4)]
     changes += [{"pp": plan.pp // 2}] if plan.pp % 2 == 0 else []
     if plan.pp == 1:
-        changes += [_ALONE | {"cp": rows * columns, "tile_rows": rows, "tile_columns": columns}
-                    for rows, columns in TILES if (rows, columns) != (plan.tile_rows, plan.tile_columns)]  # fmt: skip
+        now = (plan.tile_row_count, plan.tile_column_count)
+        changes += [_ALONE | {"cp": rows * columns, "tile_row_count": rows, "tile_column_count": columns}
+                    for rows, columns in TILES if (rows, columns) != now]  # fmt: skip
         changes += [_ALONE | {"tp": count, "has_branches": count > 1} for count in BRANCH_RANKS if count != plan.tp]
     changes += [{"sharding": name} for name in SHARDINGS if name != plan.sharding and replicas * plan.cp > 1]
     if plan.pp > 1:
         changes += [{"schedule": "zb-h1"}] if plan.schedule == "1f1b" else [{"schedule": "1f1b"}]
-        changes += [{"stage_layers": ()}] if plan.stage_layers else []
+        changes += [{"stage_layer_count": ()}] if plan.stage_layer_count else []
     changes += [{"dp_overlap": True}] if not plan.dp_overlap else []
     changes += [{"precision": "tf32"}] if has_tf32 and plan.precision == "fp32" else []
     seen = {plan}
@@ -48,7 +49,7 @@ def captured_neighbours(plan: TrainingPlan, times: CapturedStepTimes, *, has_tf3
         inner = parts["tp"] * parts["cp"] * parts["pp"]
         if ranks % inner:
             continue
-        stages = {} if "pp" not in change else {"stage_layers": ()}
+        stages = {} if "pp" not in change else {"stage_layer_count": ()}
         try:
             other = times.placed(_framed(replace(plan, **{"dp": ranks // inner} | stages | change)))
         except (SpecError, NotModelledError):
@@ -116,8 +117,10 @@ def _space(base: TrainingPlan, block_count: int, fast_count: int, refused: "Coun
     """Yield the plans of a search: replicas first, then stages, tiles and branches."""
     ranks = base.rank_count
     stages = [count for count in range(1, min(ranks, block_count) + 1) if ranks % count == 0]
-    parts: list[dict[str, Any]] = [{"pp": count, "cp": rows * columns, "tile_rows": rows, "tile_columns": columns}
-                                   for rows, columns in TILES for count in stages]  # fmt: skip
+    parts: list[dict[str, Any]] = [
+        {"pp": count, "cp": rows * columns, "tile_row_count": rows, "tile_column_count": columns}
+        for rows, columns in TILES for count in stages
+    ]  # fmt: skip
     parts += [{"tp": count, "has_branches": True} for count in BRANCH_RANKS if count > 1]
     for part in parts:
         inner = part.get("pp", 1) * part.get("cp", 1) * part.get("tp", 1)

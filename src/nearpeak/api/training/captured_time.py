@@ -129,7 +129,7 @@ class CapturedStepTimes:
 
         Stages that the plan states stay. Where no split fits, it is the fastest.
         """
-        if plan.pp == 1 or plan.stage_layers or plan.chunk_count > 1 or plan.pp > self.block_count:
+        if plan.pp == 1 or plan.stage_layer_count or plan.chunk_count > 1 or plan.pp > self.block_count:
             return plan
         layers = self._layers(plan)
         room = (self._target.dram.capacity_bytes or 0) - CONTEXT_BYTES
@@ -137,7 +137,7 @@ class CapturedStepTimes:
             counts = split_stages(layers, plan.pp, self._limit(plan, room) if room > 0 else None).layer_count
         except (SpecError, NotModelledError):
             counts = split_stages(layers, plan.pp).layer_count
-        return replace(plan, stage_layers=counts)
+        return replace(plan, stage_layer_count=counts)
 
     def bound_s(self) -> float:
         """Return what nothing can beat of both passes of one micro-batch on one device."""
@@ -164,7 +164,7 @@ class CapturedStepTimes:
     def _layers(self, plan: TrainingPlan) -> list[StageLayer]:
         """Return the blocks as layers of stages, what lies before and after them with the first and the last."""
         count = self.block_count
-        each = replace(plan, pp=count, stage_layers=(1,) * count, schedule="1f1b")
+        each = replace(plan, pp=count, stage_layer_count=(1,) * count, schedule="1f1b")
         times, found = self._durations(plan), list[StageLayer]()
         for block in range(count):
             own = stage_calls(self._workload, each, block, blocks=self._blocks)

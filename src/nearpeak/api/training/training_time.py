@@ -163,7 +163,7 @@ def programs_of_plan(
     layout = replace(
         plan_layout(shape, plan, has_dropout=has_dropout), fusions=FUSIONS[fusions], expert_load=expert_load
     )  # fmt: skip
-    counts = plan.stage_layers or None
+    counts = plan.stage_layer_count or None
     if (plan.framework, plan.sharding) != ("fsdp2", "zero2"):
         return rank_programs(shape, plan, layer_counts=counts, layout=layout)
     sharded = replace(plan, sharding="fsdp")  # parameters stay gathered after the forward pass
@@ -255,7 +255,7 @@ def _notes(
     chunk_count = plan.pp * plan.chunk_count
     if plan.precision == "tf32":
         notes.append(TF32_NOTE)
-    if shape.layer_count % chunk_count and not plan.stage_layers:
+    if shape.layer_count % chunk_count and not plan.stage_layer_count:
         notes.append(
             f"{shape.layer_count} layers do not divide into {chunk_count} equal chunks: the first hold one more, which "
             "Megatron-LM takes only as an explicit layout."

@@ -65,11 +65,11 @@ class TrainingPlan:
     """Width of low-rank adapters (LoRA) of attention, which alone are trained; 0 where all weights are."""
     is_compiled: bool = False
     """Whether pointwise calls are fused (torch.compile or hand-written fused layers)."""
-    stage_layers: tuple[int, ...] = ()
+    stage_layer_count: tuple[int, ...] = ()
     """Layers of each pipeline stage (captured models: numbered blocks); empty for equal shares."""
-    tile_rows: int = 1
-    """Parts of an image's height: cp ranks of a captured model hold tile_rows × tile_columns tiles of each image."""
-    tile_columns: int = 1
+    tile_row_count: int = 1
+    """Parts of an image's height; cp ranks of a captured model hold rows × columns tiles of each image."""
+    tile_column_count: int = 1
     """Parts of an image's width."""
     has_branches: bool = False
     """Whether the tp ranks of a captured model run branches of its graph that do not depend on each other."""
@@ -103,17 +103,19 @@ class TrainingPlan:
 
     def _check_parts(self) -> None:
         """Refuse a stage split that is none of the plan's stages, and tiles that are not its ranks."""
-        if self.stage_layers and (
-            len(self.stage_layers) != self.pp or min(self.stage_layers) < 1 or self.chunk_count > 1
+        if self.stage_layer_count and (
+            len(self.stage_layer_count) != self.pp or min(self.stage_layer_count) < 1 or self.chunk_count > 1
         ):
-            counts = ":".join(map(str, self.stage_layers))
+            counts = ":".join(map(str, self.stage_layer_count))
             raise SpecError(
-                f"stages={counts}: states layers of {len(self.stage_layers)} stages for pp={self.pp} with "
+                f"stages={counts}: states layers of {len(self.stage_layer_count)} stages for pp={self.pp} with "
                 f"{self.chunk_count} chunk(s); one number of at least 1 for each stage of one chunk would be right"
             )
-        tile_count = self.tile_rows * self.tile_columns
-        if min(self.tile_rows, self.tile_columns) < 1 or (tile_count > 1 and tile_count != self.cp):
-            raise SpecError(f"{self.tile_rows} × {self.tile_columns} tiles on cp={self.cp} ranks; their product is cp")
+        tile_count = self.tile_row_count * self.tile_column_count
+        if min(self.tile_row_count, self.tile_column_count) < 1 or (tile_count > 1 and tile_count != self.cp):
+            raise SpecError(
+                f"{self.tile_row_count} × {self.tile_column_count} tiles on cp={self.cp} ranks; their product is cp"
+            )
 
     @property
     def rank_count(self) -> int:

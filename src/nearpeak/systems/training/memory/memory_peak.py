@@ -55,7 +55,7 @@ def rank_memory(
     ('backward of layer 1', True)
     """
     check_degrees(shape, plan, stage)
-    layers = layers or plan.stage_layers or None
+    layers = layers or plan.stage_layer_count or None
     if allocator not in ALLOCATORS:
         raise SpecError(f"allocator={allocator!r} is not one of {', '.join(ALLOCATORS)}")
     own, chunks = stage_layers(shape, plan, stage, layers), in_flight(plan, stage)

@@ -77,13 +77,13 @@ def _shown_fields(plan: TrainingPlan) -> dict[str, object]:
     """Return the fields of a plan by name, parts of images, branches and stages by the words that state them."""
     shown: dict[str, object] = {item.name: getattr(plan, item.name) for item in fields(plan)}
     rows, columns, has_branches, counts = (
-        shown.pop(name) for name in ("tile_rows", "tile_columns", "has_branches", "stage_layers")
+        shown.pop(name) for name in ("tile_row_count", "tile_column_count", "has_branches", "stage_layer_count")
     )
     is_tiled = (rows, columns) != (1, 1)
     shown |= {"cp": 1 if is_tiled else plan.cp, "tp": 1 if has_branches else plan.tp}
     return shown | {
         "spatial": f"{rows}x{columns}" if is_tiled else "none", "branches": plan.tp if has_branches else 1,
-        "stages": ":".join(map(str, plan.stage_layers)) if counts else "equal",
+        "stages": ":".join(map(str, plan.stage_layer_count)) if counts else "equal",
     }  # fmt: skip
 
 
@@ -98,14 +98,14 @@ def uneven_split(plan: TrainingPlan, stages: Sequence[StageTime], layer_count: i
 
     >>> plan = TrainingPlan(pp=2, micro_batch=1, global_batch=8, sequence=8)
     >>> times = [StageTime(stage, 4.0 + 3 * stage, 8.0 + 6 * stage, 0, 0, 0) for stage in (0, 1)]
-    >>> uneven_split(plan, times, 8).stage_layers
+    >>> uneven_split(plan, times, 8).stage_layer_count
     (5, 3)
     """
     if plan.pp == 1 or plan.chunk_count > 1 or len(stages) != plan.pp:
         return None
     share, rest = divmod(layer_count, plan.pp)
     equal = tuple(share + (stage < rest) for stage in range(plan.pp))
-    counts = plan.stage_layers or equal
+    counts = plan.stage_layer_count or equal
     means = [(time.forward_s / count, time.backward_s / count) for time, count in zip(stages, counts, strict=True)]
     inner = {0: means[min(1, plan.pp - 1)], plan.pp - 1: means[max(plan.pp - 2, 0)]}
     layers: list[StageLayer] = []
@@ -117,7 +117,7 @@ def uneven_split(plan: TrainingPlan, stages: Sequence[StageTime], layer_count: i
             ends[-(stage > 0)] = StageLayer(forward_s=each[0] + more[0], backward_s=each[1] + more[1])
         layers += ends
     found = split_stages(layers, plan.pp).layer_count
-    return None if found == counts else replace(plan, stage_layers=() if found == equal else found)
+    return None if found == counts else replace(plan, stage_layer_count=() if found == equal else found)
 
 
 def plan_distance(old: TrainingPlan, new: TrainingPlan) -> float:
@@ -195,7 +195,7 @@ def neighbours_of(plan: TrainingPlan, fast_count: int, *, has_fp8: bool = False)
     changes += [{"sharding": "zero1"}] if plan.sharding == "none" and plan.dp * plan.cp > 1 else []
     changes += [{"precision": "fp8-current"}] if has_fp8 and plan.precision in ("bf16", "fp16") else []
     for change in changes:
-        equal: dict[str, Any] = {} if {"pp", "chunk_count"}.isdisjoint(change) else {"stage_layers": ()}
+        equal: dict[str, Any] = {} if {"pp", "chunk_count"}.isdisjoint(change) else {"stage_layer_count": ()}
         try:
             changed = replace(plan, **change, **equal)
         except SpecError:

@@ -1,4 +1,4 @@
-"""What one rank of a stage runs of a captured step: its calls, the parameters that they need, and what crosses."""
+"""Part of a captured step that one rank of a stage runs: its calls and the parameters that they need."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ def stage_calls(
         raise SpecError(f"{step.name}: pp={plan.pp} stages begin at {plan.pp - 1} modules; got {len(starts)}")
     if not 0 <= stage < plan.pp:
         raise SpecError(f"stage {stage}: the plan has stages 0 to {plan.pp - 1}")
-    parts = (plan.tile_rows, plan.tile_columns)
+    parts = (plan.tile_row_count, plan.tile_column_count)
     tiled = _tiled(Same(workload), Same(step), parts, plan.micro_batch) if parts != (1, 1) else None
     forward, backward = (
         _chosen(calls, own, stage) for calls, own in ((step.forward, places.forward), (step.backward, places.backward))
@@ -145,7 +145,7 @@ def block_starts(step: CapturedStep, plan: TrainingPlan) -> list[str]:
             "work, or state where stages begin (starts=…)"
         )
     share, rest = divmod(len(blocks), plan.pp)
-    counts = plan.stage_layers or tuple(share + (stage < rest) for stage in range(plan.pp))
+    counts = plan.stage_layer_count or tuple(share + (stage < rest) for stage in range(plan.pp))
     if sum(counts) != len(blocks):
         raise SpecError(
             f"{step.name}: stages={':'.join(map(str, counts))} add up to {sum(counts)}, but the step has {len(blocks)} "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from nearpeak.base.identity_key import Same
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.systems.training.branch_placement import Branch, place_branches
@@ -15,8 +16,8 @@ from nearpeak.systems.training.programs.captured_step import CapturedStep
 class StepBranches:
     """Where the branches of a step run: the home rank runs all that is none, and the longest branch of each fork."""
 
-    moved: frozenset[int]
-    """Identities of the calls that run on other ranks."""
+    moved: "frozenset[Same[Call]]"
+    """Calls that run on other ranks."""
     serial_s: float
     """Both passes of a micro-batch on one rank."""
     time_s: float
@@ -28,7 +29,7 @@ class StepBranches:
 
     def own(self, calls: Iterable[Call]) -> tuple[Call, ...]:
         """Return the calls of the home rank."""
-        return tuple(call for call in calls if id(call) not in self.moved)
+        return tuple(call for call in calls if Same(call) not in self.moved)
 
 
 _PRODUCTS = ("gemm", "grouped_gemm", "scaled_gemm", "conv", "attention", "varlen_attention")
@@ -60,7 +61,7 @@ def step_branches(
         raise SpecError(f"{step.name}: branches={rank_count}: at most {most} run beside each other; {near} work")
     backward = _backward_of(step)
     serial_s = sum(call_s(call) for call in (*step.forward, *step.backward))
-    moved: set[int] = set()
+    moved: set[Same[Call]] = set()
     saved_s, wait_s, is_exact = 0.0, 0.0, True
     for fork in forks:
         calls = [_calls_of(branch, step, backward) for branch in fork]
@@ -74,7 +75,7 @@ def step_branches(
         if placed.time_s >= sum(alone_s):
             continue
         kept = _same_rank(placed.start_s, alone_s, crossing, home)
-        moved |= {id(call) for place, branch in enumerate(calls) if place not in kept for call in branch}
+        moved |= {Same(call) for place, branch in enumerate(calls) if place not in kept for call in branch}
         saved_s += sum(alone_s) - placed.time_s
         wait_s += placed.time_s - sum(alone_s[place] for place in kept)
         is_exact = is_exact and placed.is_exact

@@ -51,7 +51,7 @@ def workload_program(
 
 def check_degrees(name: str, plan: TrainingPlan) -> None:
     """Refuse degrees that only transformers of known extents have."""
-    parts = {"cp": plan.tile_rows * plan.tile_columns > 1, "tp": plan.has_branches}
+    parts = {"cp": plan.tile_row_count * plan.tile_column_count > 1, "tp": plan.has_branches}
     for field in ("tp", "cp", "ep", "etp", "chunk_count"):
         degree = getattr(plan, field)
         if degree > 1 and not parts.get(field):
@@ -73,7 +73,7 @@ def stage_program(own: StageCalls, plan: TrainingPlan, *, style: DataParallelism
     """
     style = style or replace(data_parallelism(plan), gradient_dtype=own.step.gradient_dtype)
     forward, backward, weight, ready = _passes(own, plan, style)
-    tile_count = plan.tile_rows * plan.tile_columns
+    tile_count = plan.tile_row_count * plan.tile_column_count
     return RankProgram(
         stage=own.stage, chunk=0, layer_count=len(own.units) - 1,
         forward=(*forward, *_sent(own.places.activation_bytes[own.stage] // tile_count)),

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from nearpeak.base.identity_key import Same  # noqa: E402
 from nearpeak.core.systems.training_plan import TrainingPlan  # noqa: E402
 from nearpeak.core.work.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import SpecError  # noqa: E402
@@ -77,7 +78,7 @@ def moved(calls, ending):
 @pytest.mark.parametrize(("rows", "columns"), [(2, 1), (2, 2), (1, 4)])
 def test_tiles_share_out_convolutions_and_exchange_their_halos(step, rows, columns):
     whole = workload_program(step, plan_of())
-    tile = workload_program(step, plan_of(cp=rows * columns, tile_rows=rows, tile_columns=columns))
+    tile = workload_program(step, plan_of(cp=rows * columns, tile_row_count=rows, tile_column_count=columns))
     for calls in ("forward", "weight"):
         part, every = (flop_of(getattr(program, calls)) for program in (tile, whole))
         assert part == pytest.approx(every / (rows * columns), rel=0.05) != 0  # padding is at the image's edge alone
@@ -89,7 +90,7 @@ def test_tiles_share_out_convolutions_and_exchange_their_halos(step, rows, colum
 
 
 def test_layers_that_flatten_images_gather_them_once(step):
-    tile = workload_program(step, plan_of(cp=2, tile_rows=2))
+    tile = workload_program(step, plan_of(cp=2, tile_row_count=2))
     assert moved(tile.forward, ".images") == [4 * IMAGES * CHANNELS * SIZE * SIZE // 4]
     assert [call.case.label() for call in tile.forward if call.case and call.case.op == "gemm"] == [
         call.case.label() for call in workload_program(step, plan_of()).forward if call.case and call.case.op == "gemm"
@@ -97,7 +98,7 @@ def test_layers_that_flatten_images_gather_them_once(step):
 
 
 def test_gradients_are_reduced_over_tiles_as_over_replicas(step):
-    tiles = workload_program(step, plan_of(cp=2, tile_rows=2))
+    tiles = workload_program(step, plan_of(cp=2, tile_row_count=2))
     replicas = workload_program(step, plan_of(dp=2, global_batch=2 * IMAGES))
     sizes = [[(call.transfer.kind, call.transfer.bytes) for call in one.gradient if call.transfer]
              for one in (tiles, replicas)]  # fmt: skip
@@ -105,7 +106,7 @@ def test_gradients_are_reduced_over_tiles_as_over_replicas(step):
 
 
 def test_a_tile_holds_its_part_of_the_images(step):
-    plan = plan_of(cp=4, tile_rows=2, tile_columns=2)
+    plan = plan_of(cp=4, tile_row_count=2, tile_column_count=2)
     whole, tile = (stage_memory(step, stage_calls(step, one), one) for one in (plan_of(), plan))
     assert tile.parts["weights"] == whole.parts["weights"]
     assert 0.24 < tile.parts["activations"] / whole.parts["activations"] < 0.6  # the gathered images stay whole
@@ -117,9 +118,9 @@ def test_tiles_of_a_step_without_images_or_with_too_few_rows_are_refused_in_one_
         CaptureOptions(step="train"), name="flat",
     )  # fmt: skip
     with pytest.raises(SpecError, match="flat: spatial=2x1: the step has no images to cut"):
-        workload_program(flat, plan_of(cp=2, tile_rows=2))
+        workload_program(flat, plan_of(cp=2, tile_row_count=2))
     with pytest.raises(SpecError, match="32 positions on 64 ranks"):
-        workload_program(step, plan_of(cp=64, tile_rows=64))
+        workload_program(step, plan_of(cp=64, tile_row_count=64))
 
 
 def placed(workload, rank_count, send_s=0.0):
@@ -130,9 +131,11 @@ def placed(workload, rank_count, send_s=0.0):
 def test_equal_towers_run_beside_each_other(forked):
     found = placed(forked, 2)
     calls = [call for call in captured_step(forked).forward if call.module.startswith("towers.1")]
-    assert {id(call) for call in calls} <= found.moved
-    assert not {id(call) for call in captured_step(forked).forward if call.module.startswith("towers.0")} & found.moved
-    moved_s = sum(call.call_count for call in forked.calls if id(call) in found.moved)
+    assert {Same(call) for call in calls} <= found.moved
+    assert (
+        not {Same(call) for call in captured_step(forked).forward if call.module.startswith("towers.0")} & found.moved
+    )
+    moved_s = sum(call.call_count for call in forked.calls if Same(call) in found.moved)
     assert found.serial_s - found.time_s == moved_s
     assert found.wait_s == 0
 
@@ -155,9 +158,9 @@ class Towers(torch.nn.Module):
 def test_towers_that_begin_with_the_inputs_run_beside_each_other():
     workload = captured(Towers)
     found = placed(workload, 2)
-    names = {call.module.split(".")[0] for call in workload.calls if id(call) in found.moved}
+    names = {call.module.split(".")[0] for call in workload.calls if Same(call) in found.moved}
     assert len(names & {"left", "right"}) == 1
-    convolutions = [call for call in workload.calls if call.case.op == "conv" and id(call) in found.moved]
+    convolutions = [call for call in workload.calls if call.case.op == "conv" and Same(call) in found.moved]
     assert len(convolutions) == 4  # two in each pass
 
 
@@ -193,10 +196,10 @@ def test_a_chain_has_no_branches(step):
 
 
 def test_stages_take_the_blocks_that_a_plan_states(step):
-    starts = block_starts(captured_step(step), plan_of(pp=2, global_batch=8 * IMAGES, stage_layers=(1, 2)))
+    starts = block_starts(captured_step(step), plan_of(pp=2, global_batch=8 * IMAGES, stage_layer_count=(1, 2)))
     assert starts == ["1"]
     with pytest.raises(SpecError, match="stages=2:2 add up to 4, but the step has 3 numbered blocks, 0 to 5"):
-        block_starts(captured_step(step), plan_of(pp=2, global_batch=8 * IMAGES, stage_layers=(2, 2)))
+        block_starts(captured_step(step), plan_of(pp=2, global_batch=8 * IMAGES, stage_layer_count=(2, 2)))
 
 
 def test_micro_batches_in_flight_hold_what_the_backward_pass_reads(step):
