@@ -89,7 +89,7 @@ def _chart(site: Site, series: Series, track: Track, intervals: Sequence[tuple[f
         f"series{series.id}", f"{series.label}, {place_of(series)}", series.metric.unit, track.points, intervals,
         marks=marks,
         lines=levels_of(series),
-        commits=site.store.browsing.commit_texts(point.sha for point in track.points if point.sha),
+        commits=site.store.commits.texts(point.sha for point in track.points if point.sha),
     )  # fmt: skip
 
 
