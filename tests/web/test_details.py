@@ -98,10 +98,10 @@ def test_targets_say_the_fastest_rate_of_every_device(client):
 
 def test_a_run_is_compared_with_the_commit_before_it(client, made_up):
     with open_store(made_up) as store:
-        newest = store.browsing.revisions(3)
-        assert store.browsing.commit_before(newest[1].sha) == newest[2].sha
-        first = store.browsing.revisions(100)[-1].sha
-        assert (store.browsing.commit_before(first), store.browsing.commit_before("none")) == ("", "")
+        newest = store.commits.newest(3)
+        assert store.commits.before(newest[1].sha) == newest[2].sha
+        first = store.commits.newest(100)[-1].sha
+        assert (store.commits.before(first), store.commits.before("none")) == ("", "")
     text = client.get("/compare", params={"b": newest[1].sha}).text
     assert f'<option value="{newest[2].sha}" selected>' in text
     assert "compare with the commit before" not in client.get("/runs/1").text

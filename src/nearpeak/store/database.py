@@ -13,6 +13,7 @@ from nearpeak.core.history.stored_run import Latest, Pairs, Run, RunRecord, Seri
 from nearpeak.errors import StoreError
 from nearpeak.store import series_queries
 from nearpeak.store.access_tokens import Access, add_entry
+from nearpeak.store.commit_queries import Commits
 from nearpeak.store.page_queries import Browsing
 from nearpeak.store.rows.finding_rows import Findings
 from nearpeak.store.rows.investigation_rows import Investigations
@@ -50,6 +51,7 @@ class Store:
         self.investigations = Investigations(self.engine, self.name)
         self.access = Access(self.engine, self.name)
         self.browsing = Browsing(self.engine, self.name)
+        self.commits = Commits(self.engine, self.name)
         self._series: dict[str, int] = {}
 
     def __enter__(self) -> "Store":

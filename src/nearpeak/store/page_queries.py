@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Engine, Select, and_, func, or_, select
 
-from nearpeak.core.history.stored_run import Revision, Run, Series
+from nearpeak.core.history.stored_run import Run, Series
 from nearpeak.store import newest_runs, series_queries
 from nearpeak.store.rows.finding_rows import changes_where
 from nearpeak.store.rows.finding_values import StoredChange
@@ -229,21 +229,6 @@ class Browsing:
                 for number, count in connection.execute(query.where(c.series_id.in_(part))).tuples()
             }
 
-    def commit_ages(self, shas: Iterable[str]) -> dict[str, int]:
-        """Return how many commits of its repository's history are newer than each commit, as far as the store knows it.
-
-        Commits without a place in it are left out.
-        """
-        v = _T["revision"].c
-        newest = _T["revision"].alias().c
-        end = select(func.max(newest.fp_pos)).where(newest.repo_id == v.repo_id).scalar_subquery()
-        ages: dict[str, int] = {}
-        with reading(self._engine, self._name) as connection:
-            for part in in_parts(sorted(set(shas))):
-                query = select(v.sha, end - v.fp_pos).where(v.sha.in_(part), v.fp_pos.is_not(None))
-                ages.update(connection.execute(query).tuples().all())
-        return ages
-
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""
         m = _T["alert_member"].c
@@ -274,30 +259,6 @@ class Browsing:
             query = select(r.id).where(r.order_key.in_(list(order_keys))).limit(100)
             ids = list(connection.execute(query).scalars())
             return series_queries.runs_of(connection, ids) if ids else ()
-
-    def revisions(self, limit: int = 200) -> tuple[Revision, ...]:
-        """Return the newest commits that were measured, newest first."""
-        r = _T["run"].c
-        newest = (
-            select(func.max(r.id)).where(r.revision_id.is_not(None)).group_by(r.revision_id)
-            .order_by(func.max(r.order_key).desc()).limit(limit)
-        )  # fmt: skip
-        with reading(self._engine, self._name) as connection:
-            ids = list(connection.execute(newest).scalars())
-            runs = series_queries.runs_of(connection, ids)[::-1] if ids else ()
-        return tuple(run.revision for run in runs if run.revision is not None)
-
-    def commit_before(self, sha: str) -> str:
-        """Return the commit that was measured before another; empty where there is none, or that one never was."""
-        r, v = _T["run"].c, _T["revision"].c
-        of_commits = _T["run"].join(_T["revision"], v.id == r.revision_id)
-        with reading(self._engine, self._name) as connection:
-            first = select(func.min(r.order_key)).select_from(of_commits).where(v.sha == sha)
-            key = connection.execute(first).scalar()
-            if key is None:
-                return ""
-            before = select(v.sha).select_from(of_commits).where(r.order_key < key, v.sha != sha)
-            return connection.execute(before.order_by(r.order_key.desc()).limit(1)).scalar() or ""
 
     def devices(self) -> tuple[DeviceRow, ...]:
         """Return all units that ran something, by model."""
@@ -346,6 +307,24 @@ class Browsing:
                 for part in in_parts(series)
                 for number, run, value in connection.execute(query.where(s.id.in_(part))).tuples()
             }  # fmt: skip
+
+    def newest_values(self, series: Sequence[int], most: int) -> dict[int, tuple[float, ...]]:
+        """Return the last values of each of some series, in order of their commits: those of the first launches."""
+        m, r = _T["measurement"].c, _T["run"].c
+        order = func.row_number().over(partition_by=m.series_id, order_by=(r.order_key.desc(), r.id.desc()))
+        rows = (
+            select(m.series_id, m.median, order.label("age"))
+            .join(_T["run"], r.id == m.run_id)
+            .where(m.launch == 0, m.median.is_not(None), r.superseded_by.is_(None))
+        )
+        values: dict[int, list[float]] = {}
+        with reading(self._engine, self._name) as connection:
+            for part in in_parts(series):
+                aged = rows.where(m.series_id.in_(part)).subquery()
+                query = select(aged.c.series_id, aged.c.median).where(aged.c.age <= most)
+                for number, value in connection.execute(query.order_by(aged.c.age.desc())).tuples():
+                    values.setdefault(number, []).append(value)
+        return {number: tuple(known) for number, known in values.items()}
 
     def mark(self) -> tuple[int, ...]:
         """Return numbers that change whenever runs, changes or alerts come in: what is remembered holds until then."""

@@ -141,4 +141,4 @@ def test_a_searched_history_says_nothing_of_what_it_needs(store):
 def test_the_age_of_an_alert_is_told_in_commits(store):
     for number in range(5):
         store.ingest(random_run(number, cases=1))
-    assert store.browsing.commit_ages([f"{2:040x}", "elsewhere"]) == {f"{2:040x}": 2}
+    assert store.commits.ages([f"{2:040x}", "elsewhere"]) == {f"{2:040x}": 2}

@@ -22,10 +22,10 @@ BINS = 40
 
 def build(site: Site, query: Query) -> View:
     """Return the comparison of two commits; by default the newest and the one measured before it."""
-    revisions = site.remembered("revisions", site.store.browsing.revisions, site.store.browsing.mark()[:1])
+    revisions = site.remembered("revisions", site.store.commits.newest, site.store.browsing.mark()[:1])
     names = [revision.sha for revision in revisions]
     b = _named(query.text("b"), names) or (names[0] if names else "")
-    a = _named(query.text("a"), names) or (site.store.browsing.commit_before(b) if b else "")
+    a = _named(query.text("a"), names) or (site.store.commits.before(b) if b else "")
     limit, start = query.rows(ROWS)
     part = site.store.browsing.series(query.words(), limit=min(limit, 2000), offset=start)
     rows = compared(site.store, part.rows, a, b) if a and b else ()

@@ -47,7 +47,7 @@ def build(site: Site, query: Query) -> View:
 
 def _compare(site: Site, run: Run) -> Link | None:
     """Return the link to the comparison with the commit before; none where nothing was measured before."""
-    before = site.store.browsing.commit_before(run.revision.sha) if run.revision else ""
+    before = site.store.commits.before(run.revision.sha) if run.revision else ""
     return Link(page="compare", query={"a": before, "b": run.revision.sha}) if run.revision and before else None
 
 

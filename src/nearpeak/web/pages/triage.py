@@ -91,7 +91,7 @@ def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]
     first = {item.id: known.get(item.id, NOTHING).series for item in alerts}
     series = {item.id: item for item in site.store.browsing.series_by_id([item for item in first.values() if item])}
     blamed = site.store.browsing.suspects([item.id for item in alerts])
-    ages = site.store.browsing.commit_ages([item.rev_hi for item in alerts])
+    ages = site.store.commits.ages([item.rev_hi for item in alerts])
     charts = {item.name: item for item in small_charts(site, series.values())}
     return [
         Waiting(
