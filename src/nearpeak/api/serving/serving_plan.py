@@ -14,6 +14,7 @@ from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
+from nearpeak.systems.serving.adapter_calls import adapter_bytes
 from nearpeak.systems.serving.cache_memory import (
     bytes_per_element,
     cache_blocks,
@@ -138,6 +139,7 @@ def kv_token_count(rank: Rank, target: Target, *, token_budget: int) -> int:
         wider = bytes_per_element(_stored(layout.weight_format)) - bytes_per_element(form)
         attention = layer_parameters(shape, has_experts=True, tp=tp).attention
         weights += round(shape.layer_count * attention * wider / layout.pp)
+    weights += adapter_bytes(shape, layout)
     peak = profile_bytes(shape, token_budget=token_budget, sequence_count=min(costs.sequence_limit, 256), tp=tp)
     blocks = cache_blocks(device_bytes=capacity, utilisation=costs.memory_share, weights_bytes=weights,
                           profile_peak_bytes=peak, token_bytes=token, block_tokens=BLOCK_TOKENS)  # fmt: skip

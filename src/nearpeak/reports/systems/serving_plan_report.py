@@ -241,8 +241,12 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
     if planned.usd_per_device_hour is not None:
         yield Text(f"A device costs ${planned.usd_per_device_hour:,.3g} an hour.")
     if planned.power_w is not None:
+        request = (
+            "" if planned.energy_j_per_request is None else f"{brief(planned.energy_j_per_request, 'J')} per request; "
+        )
         yield Text(
-            f"A device draws {brief(planned.power_w, 'W')} in the mean of the run: kernels, waits and idle time."
+            f"Energy: {request}a device draws {brief(planned.power_w, 'W')} in the mean of the run, kernels, waits and "
+            "idle time of all pools together."
         )
     if planned.neighbour is not None:
         near = planned.neighbour
