@@ -26,6 +26,8 @@ class StagePrices(NamedTuple):
     """Time of a copy from its bytes."""
     model_s: Callable[[Path, Mapping[str, tuple[int, ...]]], float]
     """Time of one inference from the file and shapes of its inputs."""
+    dla_s: Callable[[Path, Mapping[str, tuple[int, ...]]], float]
+    """Likewise on one accelerator."""
 
 
 @border("rig")
@@ -72,6 +74,17 @@ def stated_modes(path: Path) -> frozenset[str] | None:
     tables = [table.get("times") for table in toml_of_file(path).get("stream", []) if isinstance(table, dict)]
     modes = [frozenset(times) for times in tables if isinstance(times, dict)]
     return frozenset.intersection(*modes) if modes else None
+
+
+@border("rig")
+def predicts_accelerators(path: Path) -> bool:
+    """Return whether a stage on an accelerator takes the predicted time of its model."""
+    for table in toml_of_file(path).get("stream", []):
+        times = table.get("times")
+        for row in times.values() if isinstance(times, dict) else [times]:
+            if ("dla", MODEL) in zip(table.get("stages", []), row or [], strict=False):
+                return True
+    return False
 
 
 def _stream(
@@ -132,9 +145,10 @@ def _stage_ns(where: str, folder: Path, table: Mapping[str, Any], engine: str, t
     if text == MODEL:
         if not isinstance(table.get("model"), str):
             raise SpecError(f"{where}: {engine} takes the time of the model, and no model is stated")
-        if engine != "gpu":
-            raise SpecError(f"{where}: the time of a model is predicted for the kernel stage; state that of {engine}")
-        return round(1e9 * prices.model_s(folder / table["model"], _shapes(where, table)))
+        if engine not in ("gpu", "dla"):
+            raise SpecError(f"{where}: the time of a model is predicted for kernel and dla; state that of {engine}")
+        time_of = prices.dla_s if engine == "dla" else prices.model_s
+        return round(1e9 * time_of(folder / table["model"], _shapes(where, table)))
     if isinstance(text, str) and text.endswith("B"):
         if engine not in ("h2d", "d2h"):
             raise SpecError(f"{where}: {engine} takes {text!r}; a time is right, bytes are for h2d and d2h")
