@@ -22,10 +22,12 @@ from nearpeak.systems.serving.inference_server.shared_device import Tenant, serv
 from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.units import parse
 
-SHARINGS = {"turns": 1.0, "mps": 0.5, "mig": 0.0}
+ASSUMED_MPS_RATIO = 0.5
+"""Slowdown by a busy neighbour under MPS where none is stated: midway between turns and parts of their own, no
+measurement. It depends on how full each model's kernels keep the device; the answer says that it is assumed."""
+SHARINGS = {"turns": 1.0, "mps": ASSUMED_MPS_RATIO, "mig": 0.0}
 """How much a busy instance lengthens another's batch. Turns: kernels of two processes never overlap (time slicing,
-CUDA's default between processes). MIG: parts of their own; give times on the part. MPS lies between, and depends on how
-full each model's kernels keep the device: 0.5 is assumed unless a number is stated, and the plan says so."""
+CUDA's default between processes). MIG: parts of their own; give times on the part. MPS lies between."""
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95)
 """Loads of the curve, of the capacity."""
 REQUESTS, RAMP = 6_000, 0.1
@@ -148,6 +150,8 @@ class ServerQuestion:
     """Limit of the 99th percentile."""
     sharing_ratio: float = 1.0
     """How much a busy instance lengthens another's batch."""
+    is_sharing_assumed: bool = False
+    """Whether that is an assumption of nearpeak, not a figure of the user's."""
     how: str = "instances take turns on the device"
     """The same in words."""
     device_count: int = 1
@@ -165,10 +169,10 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     first, chain = question.configs[0], _chain(question)
     for config in chain:
         if config.name not in question.times:
-            raise SpecError(f"model {config.name!r}: has no batch times; add --times {config.name}:1=TIME,…")
+            raise SpecError(f"{config.words}: has no batch times; add --times {config.name}:1=TIME,…")
         if question.item_count > max(config.most_batch_count, 1):
             raise SpecError(
-                f"model {config.name!r}: a request of {question.item_count} items exceeds max_batch_size "
+                f"{config.words}: a request of {question.item_count} items exceeds max_batch_size "
                 f"{config.most_batch_count}"
             )
     if question.streams or (len(chain) > 1 and not first.steps):
@@ -186,8 +190,9 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     )  # fmt: skip
     return PlannedServer(
         models=tuple(config.name for config in chain), setting=_setting(chain[0], question.device_count),
-        how=question.how, capacity_per_s=capacity, loads=tuple(_point(run, share * capacity, question)
-                                                               for share in SHARES),
+        how=question.how, sharing_ratio=question.sharing_ratio,
+        is_sharing_assumed=question.is_sharing_assumed, capacity_per_s=capacity,
+        loads=tuple(_point(run, share * capacity, question) for share in SHARES),
         asked=asked, streams=(), steps=_steps(question, chain) if first.steps and question.rate_per_s else (),
         limit_s=question.limit_s, highest_per_s=highest, cheapest=chosen, cheapest_p99_s=tail, looked_count=looked,
         config=model_config_text(first if first.steps else shown),
@@ -362,6 +367,7 @@ def _shared(question: ServerQuestion) -> PlannedServer:
             found.append(_outcome(stream.name, stream.rate_per_s, served.latency_s[rows == place], stream.deadline_s))
     return PlannedServer(
         models=tuple(names), setting=_setting(question.configs[0], question.device_count), how=question.how,
+        sharing_ratio=question.sharing_ratio, is_sharing_assumed=question.is_sharing_assumed,
         capacity_per_s=_capacity(question, question.configs[0]), loads=(), asked=None, streams=tuple(found), steps=(),
         limit_s=question.limit_s, highest_per_s=None, cheapest=None, cheapest_p99_s=None, looked_count=0,
         config=model_config_text(question.configs[0]),

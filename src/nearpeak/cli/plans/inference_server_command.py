@@ -22,7 +22,10 @@ _STREAMS = typer.Option(
     [], "--stream", help="Requests at equal gaps with a deadline: camera=30/s:40ms or camera@MODEL=30/s. Repeatable."
 )
 _SHARE = typer.Option(
-    "turns", "--share", help="How instances and models share a device: turns, mps, mps:0.3 (slowdown), or mig."
+    "turns",
+    "--share",
+    help="How instances and models share a device: turns, mig, or mps:0.3, the slowdown by a busy "
+    "neighbour; mps alone assumes 0.5, and the answer says so.",
 )
 
 
@@ -59,11 +62,11 @@ def inference_server(
     names = [config.name for config in read]
     if len(set(names)) < len(names):
         raise SpecError(f"inference-server: two configurations of the model {max(names, key=names.count)!r}")
-    ratio, how = _sharing_of(share)
+    ratio, how, is_assumed = _sharing_of(share)
     planned = plan_server(ServerQuestion(
         configs=read, times=batch_times_of(times, names, _predictor(on)), rate_per_s=rate_of(rate), item_count=items,
         streams=tuple(stream_of(words) for words in stream), limit_s=_limit_of(slo), sharing_ratio=ratio, how=how,
-        device_count=devices,
+        is_sharing_assumed=is_assumed, device_count=devices,
     ))  # fmt: skip
     document = report.document_of(planned)
     if out is not None:
@@ -93,8 +96,8 @@ def _predictor(on: str) -> "Callable[[str], float]":
     return predicted_s
 
 
-def _sharing_of(text: str) -> tuple[float, str]:
-    """Return how much a busy instance lengthens another's batch, and the same in words.
+def _sharing_of(text: str) -> tuple[float, str, bool]:
+    """Return how much a busy instance lengthens another's batch, the same in words, and whether it is assumed.
 
     >>> _sharing_of("mps:0.3")[0]
     0.3
@@ -109,11 +112,13 @@ def _sharing_of(text: str) -> tuple[float, str]:
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
-        raise SpecError(f"--share {text!r}: the slowdown by a busy neighbour lies between 0 and 1")
+        raise SpecError(f"--share {text[:60]!r}: the slowdown by a busy neighbour lies between 0 and 1")
     if name == "mps":
-        basis = "as stated" if sign else "assumed: measure it, and state it"
-        return ratio, f"MPS: each busy neighbour lengthens a batch by {100 * ratio:.0f} % ({basis})"
-    return ratio, {"turns": "instances take turns on a device", "mig": "MIG: each has a part of its own"}[name]
+        basis = "as stated" if sign else "assumed, no measurement"
+        words = f"MPS: each busy neighbour lengthens a batch by {100 * ratio:.0f} % ({basis})"
+        return ratio, words, not sign
+    words = {"turns": "instances take turns on a device", "mig": "MIG: each has a part of its own"}[name]
+    return ratio, words, False
 
 
 def _limit_of(text: str) -> float | None:
