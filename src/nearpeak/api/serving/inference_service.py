@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nearpeak.core.systems.inference_plan import LoadPoint, PlannedServer, ServerSetting, StreamOutcome
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.systems.serving.inference_server.batch_queue import (
     BatchTimes,
     ServedBatches,
@@ -17,7 +17,12 @@ from nearpeak.systems.serving.inference_server.batch_queue import (
     serve_batches,
     serve_ensemble,
 )
-from nearpeak.systems.serving.inference_server.model_config import ModelConfig, model_config_text, with_batching
+from nearpeak.systems.serving.inference_server.model_config import (
+    MOST_BATCH,
+    ModelConfig,
+    model_config_text,
+    with_batching,
+)
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
 from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.units import parse
@@ -34,7 +39,9 @@ REQUESTS, RAMP = 6_000, 0.1
 """Requests of a load that is drawn, and the share of them before the steady state."""
 INSTANCES, DELAYS_S, DEVICES = (1, 2, 4, 8), (0.0, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2), (1, 2, 4, 8, 16)
 """Settings that are tried."""
-_BATCH = re.compile(r"(?:([\w.-]+):)?(\d+)=(.+)")
+MOST_S = 3600.0
+"""Longest time of a batch that is read."""
+_BATCH = re.compile(r"(?:([\w.-]+):)?(\d{1,6})=(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ def stream_of(text: str) -> Stream:
     0.05
     """
     match = re.fullmatch(r"([\w.-]+)(?:@([\w.-]+))?=(\d+\.?\d*)/s(?::(.+))?", text)
-    wrong = SpecError(f"--stream {text!r}: is not of the form NAME=RATE/s[:DEADLINE] or NAME@MODEL=…")
+    wrong = SpecError(f"--stream {shown(text)}: is not of the form NAME=RATE/s[:DEADLINE] or NAME@MODEL=…")
     if match is None or not 0 < float(match[3]) < 1e6:
         raise wrong
     try:
@@ -90,12 +97,14 @@ def batch_times_of(
         for word in text.split(","):
             match = _BATCH.fullmatch(word.strip())
             if match is None or not int(match[2]):
-                raise SpecError(f"--times {word!r}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv")
+                raise SpecError(
+                    f"--times {shown(word)}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv"
+                )
             model = match[1] or model
             found.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)
     unknown = [name for name in found if name not in names]
     if unknown:
-        raise SpecError(f"--times: names the model {unknown[0]!r}; the configurations are of {', '.join(names)}")
+        raise SpecError(f"--times: names the model {shown(unknown[0])}; the configurations are of {', '.join(names)}")
     return {
         name: BatchTimes(batch_count=tuple(sorted(times)), seconds_s=tuple(times[size] for size in sorted(times)))
         for name, times in found.items()
@@ -108,9 +117,9 @@ def _seconds(text: str, word: str, predicted_s: Callable[[str], float]) -> float
     try:
         seconds = parse(text, "s")
     except SpecError:
-        raise SpecError(f"--times {word!r}: {text!r} is neither a time nor a captured step (.json)") from None
-    if not seconds > 0:
-        raise SpecError(f"--times {word!r}: must be above 0")
+        raise SpecError(f"--times {shown(word)}: {shown(text)} is neither a time nor a captured step (.json)") from None
+    if not 0 < seconds <= MOST_S:
+        raise SpecError(f"--times {shown(word)}: must be above 0 and at most {MOST_S:,.0f} s")
     return seconds
 
 
@@ -125,10 +134,12 @@ def _table(path: Path) -> dict[int, float]:
     try:
         pairs = [(int(size), float(value) * units[times[0]])
                  for size, value in zip(columns["batch"], columns[times[0]], strict=True)]  # fmt: skip
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SpecError(f"--times {path}: batch and {times[0]} must be numbers in every row") from None
-    if any(size < 1 or not value > 0 for size, value in pairs):
-        raise SpecError(f"--times {path}: batches must be at least 1 and times above 0")
+    if any(not 1 <= size <= MOST_BATCH or not 0 < value <= MOST_S for size, value in pairs):
+        raise SpecError(
+            f"--times {path}: batches must be 1 to {MOST_BATCH:,} and times above 0, at most {MOST_S:,.0f} s"
+        )
     return dict(pairs)
 
 
@@ -172,7 +183,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
             raise SpecError(f"{config.words}: has no batch times; add --times {config.name}:1=TIME,…")
         if question.item_count > max(config.most_batch_count, 1):
             raise SpecError(
-                f"{config.words}: a request of {question.item_count} items exceeds max_batch_size "
+                f"{config.words}: a request of {shown(question.item_count)} items exceeds max_batch_size "
                 f"{config.most_batch_count}"
             )
     if question.streams or (len(chain) > 1 and not first.steps):
@@ -184,7 +195,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         chosen, tail, looked = _cheapest(question, chain[0])
     highest = None if question.limit_s is None else _highest(run, capacity, question.limit_s)
     asked = _point(run, question.rate_per_s, question) if question.rate_per_s else None
-    shown = chain[0] if chosen is None else with_batching(
+    final = chain[0] if chosen is None else with_batching(
         chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
         queue_delay_s=chosen.queue_delay_s,
     )  # fmt: skip
@@ -195,7 +206,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         loads=tuple(_point(run, share * capacity, question) for share in SHARES),
         asked=asked, streams=(), steps=_steps(question, chain) if first.steps and question.rate_per_s else (),
         limit_s=question.limit_s, highest_per_s=highest, cheapest=chosen, cheapest_p99_s=tail, looked_count=looked,
-        config=model_config_text(first if first.steps else shown),
+        config=model_config_text(first if first.steps else final),
     )  # fmt: skip
 
 
@@ -206,7 +217,7 @@ def _chain(question: ServerQuestion) -> tuple[ModelConfig, ...]:
         return question.configs
     missing = [step.model for step in first.steps if step.model not in by_name]
     if missing:
-        raise SpecError(f"ensemble {first.name!r}: its step {missing[0]!r} has no configuration; give it beside")
+        raise SpecError(f"{first.words}: its step {shown(missing[0])} has no configuration; give it beside")
     return tuple(by_name[step.model] for step in first.steps)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.core.systems.service_words import rate_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def inference_server(
     on: str = typer.Option("", "--on", help="Device that captured steps are predicted for, also a MIG part."),
     rate: str = typer.Option("", "--rate", help="Poisson arrivals of requests, e.g. 800/s."),
     stream: list[str] = _STREAMS,
-    items: int = typer.Option(1, "--items", min=1, help="Items of a request."),
+    items: int = typer.Option(1, "--items", min=1, max=65_536, help="Items of a request."),
     slo: str = typer.Option("", "--slo", help="Limit of the 99th percentile, p99=20ms."),
     share: str = _SHARE,
     devices: int = typer.Option(1, "--devices", min=1, max=1024, help="Devices with instances."),
@@ -106,13 +106,13 @@ def _sharing_of(text: str) -> tuple[float, str, bool]:
 
     name, sign, stated = text.partition(":")
     if name not in SHARINGS or (sign and name != "mps"):
-        raise SpecError(f"--share {text!r}: is not turns, mps, mps:SLOWDOWN or mig")
+        raise SpecError(f"--share {shown(text)}: is not turns, mps, mps:SLOWDOWN or mig")
     try:
         ratio = float(stated) if sign else SHARINGS[name]
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
-        raise SpecError(f"--share {text[:60]!r}: the slowdown by a busy neighbour lies between 0 and 1")
+        raise SpecError(f"--share {shown(text)}: the slowdown by a busy neighbour lies between 0 and 1")
     if name == "mps":
         basis = "as stated" if sign else "assumed, no measurement"
         words = f"MPS: each busy neighbour lengthens a batch by {100 * ratio:.0f} % ({basis})"
@@ -131,5 +131,5 @@ def _limit_of(text: str) -> float | None:
         return None
     name, _, value = text.partition("=")
     if name != "p99":
-        raise SpecError(f"--slo {text!r}: is not p99=TIME")
+        raise SpecError(f"--slo {shown(text)}: is not p99=TIME")
     return shared.seconds_of(value, "--slo p99")

@@ -14,6 +14,8 @@ from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.serving_run import serve
 from nearpeak.systems.serving.step_grid import StepGrid, rank_source, tabulate
 
+MOST_REQUESTS = 1_000_000
+"""Requests of a loop that is simulated."""
 GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it spread evenly over an interval."""
 
@@ -45,6 +47,10 @@ class ClosedLoop:
         for name in ("concurrency", "input_tokens", "output_tokens", "requests_per_client", "reply_tokens"):
             if getattr(self, name) < 1:
                 raise SpecError(f"closed loop: {name}={getattr(self, name)} must be at least 1")
+        if self.concurrency * self.requests_per_client > MOST_REQUESTS:
+            raise SpecError(
+                f"closed loop: {self.concurrency:,} clients make over {MOST_REQUESTS:,} requests, too many to simulate"
+            )
 
     def requests(self) -> Requests:
         """Return the requests of all clients."""

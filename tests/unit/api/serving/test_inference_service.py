@@ -87,6 +87,9 @@ def test_steps_of_an_ensemble_follow_each_other(tmp_path):
 @pytest.mark.parametrize(("words", "message"), [
     (("--times", "1=2ms", "--rate", "10/s", "--slo", "p99=1ms"), "no configuration meets p99 <= 0.001 s"),
     (("--times", "x"), "is not of the form"),
+    (("--times", f"{'9' * 400}=2ms"), "… (406 characters): is not of the form"),
+    (("--times", "1=9e99s"), "must be above 0 and at most 3,600 s"),
+    (("--times", "1=2ms", "--rate", f"{'9' * 400}/s"), "… (404 characters): is not a number of requests"),
     (("--times", "1=step.json"), "name the device, --on TARGET"),
     (("--times", "other:1=2ms"), "names the model 'other'"),
     (("--times", "1=2ms", "--stream", "cam=30"), "NAME=RATE/s"),

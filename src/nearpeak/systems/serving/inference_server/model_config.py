@@ -39,6 +39,10 @@ class EnsembleStep:
     """Its outputs, and the tensors of the ensemble that they give."""
 
 
+EMPTY_STEP = EnsembleStep(model="", inputs=(), outputs=())
+"""Step of an ensemble that names none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """What of a configuration decides throughput and latency; everything else is kept as it was.
@@ -115,6 +119,9 @@ def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
     (8, 0.0001, True)
     """
     message = parse_proto(text, name)
+    for part in ("dynamic_batching", "instance_group", "ensemble_scheduling"):
+        if len(message.messages(part)) < len(message.all(part)):
+            raise FieldError(f"{name}: {part} is a value; a message in braces is right", part)
     batching, groups = message.messages("dynamic_batching"), message.messages("instance_group")
     names = message.all("name")
     if not names or not isinstance(names[0], str) or not names[0].strip():
@@ -124,13 +131,21 @@ def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
     counts = [_whole(group, "count", name, 1) for group in groups]
     kinds = {str(value) for group in groups for value in group.all("kind")}
     if len(kinds) > 1:
-        raise SpecError(f"{name}: instance groups of several kinds ({', '.join(sorted(kinds))}); split the model")
+        raise FieldError(f"{name}: instance groups of several kinds ({', '.join(sorted(kinds))[:80]}); split the model",
+                         "kind")  # fmt: skip
     if unknown := sorted(kinds - set(KINDS)):
-        raise SpecError(f"{name}: kind {unknown[0][:40]} of an instance group is not one of {', '.join(KINDS)}")
+        raise FieldError(
+            f"{name}: kind {unknown[0][:40]} of an instance group is not one of {', '.join(KINDS)}", "kind"
+        )
     devices = _numbers(groups, "gpus", name)
+    if len(devices) > MOST_INSTANCES:
+        raise FieldError(f"{name}: gpus holds {len(devices):,} devices; at most {MOST_INSTANCES:,} are right", "gpus")
     if min(devices, default=0) < 0:
-        raise SpecError(f"{name}: gpus holds {min(devices)}; devices are numbered from 0")
+        raise FieldError(f"{name}: gpus holds {min(devices)}; devices are numbered from 0", "gpus")
     steps = tuple(_step(step) for part in message.messages("ensemble_scheduling") for step in part.messages("step"))
+    if message.messages("ensemble_scheduling") and not all(step.model for step in steps or [EMPTY_STEP]):
+        raise FieldError(f"{name}: ensemble_scheduling has no step, or one without model_name, a text",
+                         "ensemble_scheduling")  # fmt: skip
     if any(step.model == str(names[0]) for step in steps):
         raise SpecError(f"{name}: a step of the ensemble names the ensemble itself; name another model")
     return ModelConfig(
@@ -147,7 +162,7 @@ def _numbers(messages: Sequence[Message], field: str, name: str) -> list[int]:
     values = [value for message in messages for value in message.all(field)]
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) < len(values):
-        raise SpecError(f"{name}: {field} must be whole numbers")
+        raise FieldError(f"{name}: {field} must be whole numbers", field)
     return numbers
 
 
@@ -160,7 +175,8 @@ def _step(message: Message) -> EnsembleStep:
         maps = message.messages(field)
         return tuple((str((pair.all("key") or [""])[0]), str((pair.all("value") or [""])[0])) for pair in maps)
 
-    model = str((message.all("model_name") or [""])[0])
+    named = (message.all("model_name") or [""])[0]
+    model = named if isinstance(named, str) else ""
     return EnsembleStep(model=model, inputs=pairs("input_map"), outputs=pairs("output_map"))
 
 
