@@ -185,7 +185,7 @@ def test_pools_of_prompts_and_decoding():
     assert "pool" in best["limiter"]
     assert 100 < found["power_w"] < 700
     assert found["energy_j_per_token"] == pytest.approx(2 * found["power_w"] / best["output_tokens_per_s"])
-    assert found["energy_j_per_request"] == pytest.approx(2 * found["power_w"] / best["rate_per_s"])
+    assert found["request_energy_j"] == pytest.approx(2 * found["power_w"] / best["rate_per_s"])
     rare = answer_of("--rate", "1/s", *words[2:])
     assert rare["power_w"] < found["power_w"]  # pools that wait draw their idle power
     assert rare["energy_j_per_token"] > found["energy_j_per_token"]

@@ -216,7 +216,7 @@ def _planned(
         step_high_ratio=math.exp(math.hypot(math.log(seconds.high_s / seconds.time_s), wider)),
         trust=trust_of(source, fleet.target, count, round(inputs + outputs / 2)), usd_per_device_hour=price,
         energy_j_per_token=power_w * best.mean_device_count / rate if power_w and rate else None, power_w=power_w,
-        energy_j_per_request=power_w * best.mean_device_count / best.rate_per_s if power_w and rate else None,
+        request_energy_j=power_w * best.mean_device_count / best.rate_per_s if power_w and rate else None,
         seeds=question.seeds, timeline=_timeline(outcome), spans=tuple(step_spans(outcome, MOST_SPANS)),
         neighbour=nearest_point(Asked(fleet.target, question.costs.name, one.shape, one.layout, inputs, count)),
         notes=service.notes, is_searched=question.is_search, is_host_assumed=question.costs.is_assumed,

@@ -241,9 +241,7 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
     if planned.usd_per_device_hour is not None:
         yield Text(f"A device costs ${planned.usd_per_device_hour:,.3g} an hour.")
     if planned.power_w is not None:
-        request = (
-            "" if planned.energy_j_per_request is None else f"{brief(planned.energy_j_per_request, 'J')} per request; "
-        )
+        request = "" if planned.request_energy_j is None else f"{brief(planned.request_energy_j, 'J')} per request; "
         yield Text(
             f"Energy: {request}a device draws {brief(planned.power_w, 'W')} in the mean of the run, kernels, waits and "
             "idle time of all pools together."
