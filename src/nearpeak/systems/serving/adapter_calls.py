@@ -35,11 +35,13 @@ def adapter_calls(rank: Rank, tokens: int, adapter_count: int) -> Iterator[StepC
         for name, outputs, inputs in (
             ("shrink", pieces * layout.adapter_rank, axes["k"]), ("expand", axes["n"], layout.adapter_rank),
         ):  # fmt: skip
-            extents = {"m": tokens, "n": outputs, "k": inputs, "dtype": layout.activation_format}
-            product = (
-                case("gemm", layout="nt", **extents) if adapter_count == 1
-                else case("grouped_gemm", groups=adapter_count, touched_groups=adapter_count, **extents)
-            )  # fmt: skip
+            if adapter_count == 1:
+                product = case("gemm", m=tokens, n=outputs, k=inputs, dtype=layout.activation_format, layout="nt")
+            else:
+                product = case(
+                    "grouped_gemm", m=tokens, n=outputs, k=inputs, groups=adapter_count,
+                    touched_groups=adapter_count, dtype=layout.activation_format,
+                )  # fmt: skip
             yield StepCall(f"{call.name}.adapter.{name}", product, count)
 
 
@@ -73,7 +75,7 @@ def step_adapter_count(layout: ServingLayout, sequences: float) -> int:
     [1, 4, 8]
     """
     count = max(layout.adapter_count, 1)
-    used = count * (1 - (1 - 1 / count) ** sequences)
+    used = float(count * (1 - (1 - 1 / count) ** sequences))
     return max(1, min(round(used), layout.adapter_slot_count or count))
 
 
