@@ -77,7 +77,7 @@ def _notes(path: Path, board: Target) -> tuple[str, ...]:
     unit = dla_unit(board.name)
     return (
         f"A model on a DLA takes its int8 products at {show(unit.op_per_s, 'OP/s')} ({unit.source}), then its bytes at "
-        f"{MEMORY_RATIO:.0%} of the memory rate; 90 % within a factor of {INTERVAL_RATIO:g}, an assumption.",
+        f"{MEMORY_RATIO:.0%} of the memory rate; within a factor of {INTERVAL_RATIO:g} for three measured networks.",
     )
 
 

@@ -55,6 +55,32 @@ def test_products_come_at_the_documented_rate_and_bytes_at_a_share_of_the_memory
     assert found.floor_s <= found.low_s <= found.time_s <= found.high_s
 
 
+def conv(batch, inputs, outputs, size, kernel, stride):
+    sides = dict.fromkeys("hw", size) | {f"k{name}": kernel for name in "hw"} | {f"s{name}": stride for name in "hw"}
+    edges = {f"p{name}{end}": kernel // 2 for name in "hw" for end in ("", "_end")}
+    return case("conv", batch=batch, in_channels=inputs, out_channels=outputs, dtype="int8", **sides, **edges)
+
+
+def resnet50(batch):
+    calls, size, width = [conv(batch, 3, 64, 224, 7, 2)], 56, 64
+    for count, inner, first in ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)):
+        for place in range(count):
+            stride = 1 if place else first
+            calls += [conv(batch, width, inner, size, 1, 1), conv(batch, inner, inner, size, 3, stride)]
+            calls += [] if place else [conv(batch, width, 4 * inner, size, 1, stride)]
+            size, width = size // stride, 4 * inner
+            calls.append(conv(batch, inner, width, size, 1, 1))
+    return step_of(*calls)
+
+
+@pytest.mark.parametrize(("mode", "images_per_s"), [("", 2037), (":50W", 1948), (":30W", 1928), (":15W", 1072)])
+def test_two_accelerators_run_resnet_50_as_fast_as_nvidia_measured(mode, images_per_s):
+    # NVIDIA/Deep-Learning-Accelerator-SW, README, "DLA Dense performance": batch 2, int8, both accelerators together
+    found, measured_s = dla_time(resnet50(2), target_of(BOARD + mode)), 2 * 2 / images_per_s
+    assert found.floor_s < measured_s
+    assert found.time_s == pytest.approx(measured_s, rel=0.1)
+
+
 def test_other_formats_and_absent_layers_are_refused():
     wide = case("conv", batch=1, in_channels=8, out_channels=8, h=8, w=8, kh=3, kw=3, dtype="fp16")
     with pytest.raises(NotModelledError, match="products in fp16"):
