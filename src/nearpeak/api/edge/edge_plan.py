@@ -105,7 +105,7 @@ def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
     unit = dla_unit(f"{planned.board}:{known[0]}")
     note = (
         f"One of {unit.unit_count} DLAs: int8 products at the documented dense rate ({unit.source}), then all bytes at "
-        f"{MEMORY_RATIO:.0%} of the memory rate; other work on the board is not counted."
+        f"{MEMORY_RATIO:.0%} of the memory rate; starts of a task and other work on the board are not counted."
     )
     return replace(planned, rows=tuple(rows), dla_count=unit.unit_count, notes=(*planned.notes, note))
 

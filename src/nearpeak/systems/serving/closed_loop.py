@@ -95,8 +95,31 @@ class ServiceTimes(NamedTuple):
     """Share of the time to first token spent before any of its prompt ran."""
 
 
-def closed_loop_times(loop: ClosedLoop, engine: Engine, table: StepGrid) -> ServiceTimes:
+def rank_wait(arrivals_per_step: float, rank_count: int, most_steps: int) -> float:
+    """Return the mean steps that prompts wait until each rank has one, at most so many after the first.
+
+    Prompts come at random to ranks at random: all have one after R(1 + 1/2 + … + 1/R) prompts in the mean. The first
+    of a window of T steps waits T, those that join it T/2: (T + λT·T/2)/(1 + λT).
+
+    >>> rank_wait(0.0, 8, 60), round(rank_wait(1.0, 8, 60), 1), rank_wait(1.0, 1, 60)
+    (60.0, 11.3, 0.0)
+    """
+    if rank_count == 1 or not most_steps:
+        return 0.0
+    needed = rank_count * sum(1 / place for place in range(1, rank_count + 1))
+    window = min(float(most_steps), needed / arrivals_per_step if arrivals_per_step else float(most_steps))
+    joined = arrivals_per_step * window
+    return (window + joined * window / 2) / (1 + joined)
+
+
+def closed_loop_times(
+    loop: ClosedLoop, engine: Engine, table: StepGrid, *, rank_wait_steps: int = 0
+) -> ServiceTimes:  # fmt: skip
     """Return the latencies of a closed loop, ramp and drain included, as benchmarks of a fixed number of requests do.
+
+    Args:
+        rank_wait_steps: most steps that prompts of one attention rank wait for those of others; the first of all
+            clients, which come to all ranks at once, do not wait.
 
     >>> from nearpeak.systems.serving.step_grid import linear_grid
     >>> loop = ClosedLoop(concurrency=1, input_tokens=10, output_tokens=5, requests_per_client=3)
@@ -106,7 +129,8 @@ def closed_loop_times(loop: ClosedLoop, engine: Engine, table: StepGrid) -> Serv
     outcome = serve(loop.requests(), engine, table)
     gaps, ttft = request_metric(outcome, "tpot"), float(request_metric(outcome, "ttft").mean())
     tpot = float(gaps.mean()) if len(gaps) else 0.0
-    ttft += (loop.reply_tokens - 1) * tpot
+    waited = rank_wait(loop.concurrency / loop.output_tokens, engine.rank_count, rank_wait_steps)
+    ttft += (loop.reply_tokens - 1 + waited * (1 - 1 / loop.requests_per_client)) * tpot
     queued = float((outcome.scheduled_s - outcome.queued_s).mean())
     decoding = float(
         (outcome.last_s - outcome.first_s).sum()
