@@ -165,7 +165,7 @@ def _loop_answer(
     engine = costs.engine(kv_tokens // BLOCK_TOKENS // ranks, rank_count=ranks, block_tokens=BLOCK_TOKENS,
                           step_tokens=budget)  # fmt: skip
     times = closed_loop_times(loop, engine, loop.table(engine, table, costs.graph_sizes),
-                              rank_wait_steps=costs.rank_wait_steps)  # fmt: skip
+                              rank_wait_steps=costs.rank_wait_count)  # fmt: skip
     latency_s = times.ttft_s + (loop.output_tokens - 1) * times.tpot_s
     rate = loop.concurrency * loop.output_tokens / latency_s
     cached = loop.input_tokens + loop.output_tokens // 2

@@ -61,7 +61,7 @@ class EngineCosts:
     """Share of what is free after weights and activations that the cache takes."""
     reserves_output: bool = False
     """Whether a request starts only when the cache can hold all of its tokens."""
-    rank_wait_steps: int = 0
+    rank_wait_count: int = 0
     """Most steps that a prompt of one attention rank waits for prompts of the others; means of closed loops count it.
     Source: NVIDIA/TensorRT-LLM, attention_dp_config (enable_balance, timeout_iters)."""
     composition_ratio: float = 1.0
