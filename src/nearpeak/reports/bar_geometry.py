@@ -68,7 +68,7 @@ def strip_of(analysis: Analysis) -> Strip:
     """Return the times of all targets on one axis."""
     times = [(target.bound_s, target.chained_s, target.unfused_s) for target in analysis.targets]
     headline = [headline_time(analysis, target) for target in analysis.targets]
-    expected = [found and (found.time_s, found.low_s, found.high_s) for found in headline]
+    expected = [None if found is None else (found.time_s, found.low_s, found.high_s) for found in headline]
     axis = axis_of([time_s for three in (*times, *filter(None, expected)) for time_s in three], "s")
 
     def places(three: tuple[float, float, float]) -> tuple[str, str, str]:
@@ -78,7 +78,7 @@ def strip_of(analysis: Analysis) -> Strip:
     return Strip(
         axis=axis,
         marks=tuple(map(places, times)),
-        expected=tuple(three and places(three) for three in expected),
+        expected=tuple(None if three is None else places(three) for three in expected),
     )
 
 
