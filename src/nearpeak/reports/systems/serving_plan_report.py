@@ -243,8 +243,8 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
     if planned.power_w is not None:
         request = "" if planned.request_energy_j is None else f"{brief(planned.request_energy_j, 'J')} per request; "
         yield Text(
-            f"Energy: {request}a device draws {brief(planned.power_w, 'W')} in the mean of the run, kernels, waits and "
-            "idle time of all pools together."
+            f"Energy: {request}a device draws {brief(planned.power_w, 'W')} in the mean of the run: "
+            "kernels, waits and idle time."
         )
     if planned.neighbour is not None:
         near = planned.neighbour
