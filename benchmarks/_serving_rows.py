@@ -38,6 +38,10 @@ Source: InferenceMAX, benchmarks/dsr1_fp4_b200_trt_slurm.sh and dsr1_fp8_b200_tr
 INFERENCEX_MARGIN = 64
 """Tokens of a step beyond the longest prompt and one per client, which TensorRT-LLM gets in InferenceX.
 Source: InferenceMAX, benchmarks/dsr1_fp8_b200_trt: max_num_tokens = concurrency + input length + 64."""
+INFERENCEX_RANK_WAIT = 60
+"""Steps that TensorRT-LLM's prompts wait for prompts of the other attention ranks in InferenceX.
+Source: InferenceMAX, benchmarks/dsr1_fp8_b200_trt_slurm.sh and dsr1_fp4_b200_trt: attention_dp_config with
+enable_balance: true and timeout_iters: 60."""
 SILICON_SPREAD = 0.02
 """Spread of output lengths where the source states none; equal ones would keep all clients in step for ever."""
 
@@ -78,6 +82,8 @@ class Row:
     """Tokens of one message to the client."""
     token_budget: int = 0
     """Most tokens of a step where the source states it; 0 for the engine's default."""
+    rank_wait_steps: int = 0
+    """Most steps that prompts of one attention rank wait for those of others, where the source states it."""
     measured: Mapping[str, float]
     """What was measured: `tpot_s`, `ttft_s`, `latency_s`, `output_tokens_per_s`."""
 
@@ -135,7 +141,7 @@ def row_of(values: Mapping[str, Any]) -> Row:
         batch=int(values["batch"]) if kind == "infer_batch" else 0, spread=spread if kind == "serve" else 0.0,
         reply_tokens=INFERENCEX_REPLY_TOKENS if is_public and framework == "trtllm" and shape.latent else 1,
         token_budget=clients + int(values["isl"]) + INFERENCEX_MARGIN if is_public and framework == "trtllm" else 0,
-        measured=measured,
+        rank_wait_steps=INFERENCEX_RANK_WAIT if is_public and framework == "trtllm" else 0, measured=measured,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def answer_of(row: Row) -> ServingAnswer:
     return serving_time(
         row.shape,
         row.target,
-        engine=replace(costs, token_budget=row.token_budget or costs.token_budget),
+        engine=replace(costs, token_budget=row.token_budget or costs.token_budget, rank_wait_count=row.rank_wait_steps),
         layout=row.layout,
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,

@@ -4,7 +4,7 @@ import math
 import re
 from datetime import UTC, datetime
 
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 DECIMAL_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 SMALL_FACTORS = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}
@@ -29,11 +29,11 @@ def parse(text: object, unit: str) -> float:
     """
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise SpecError(f"quantity: {text!r} is not a number and a unit; e.g. {_example(unit)}")
+        raise SpecError(f"quantity: {shown(text)} is not a number and a unit; e.g. {_example(unit)}")
     number, prefixed = match.groups()
     value = float(number) * _factor(prefixed, unit, text)
     if math.isinf(value):
-        raise SpecError(f"quantity: {text!r} is not finite; write a smaller number")
+        raise SpecError(f"quantity: {shown(text)} is not finite; write a smaller number")
     return value
 
 
@@ -45,7 +45,7 @@ def parse_count(text: object, unit: str) -> int:
     """
     value = parse(text, unit)
     if value != int(value):
-        raise SpecError(f"quantity: {text!r} is not a whole number of {unit}")
+        raise SpecError(f"quantity: {shown(text)} is not a whole number of {unit}")
     return int(value)
 
 
@@ -64,7 +64,7 @@ def parse_share(text: object, where: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise SpecError(f"{where} {text!r}: is not a share in per cent between 0 and 100; e.g. 2%")
+        raise SpecError(f"{where} {shown(text)}: is not a share in per cent between 0 and 100; e.g. 2%")
     return share
 
 

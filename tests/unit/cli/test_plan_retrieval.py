@@ -61,6 +61,7 @@ def test_a_ranker_is_a_second_stage(data, tmp_path):
 
 @pytest.mark.parametrize(("words", "message"), [
     (("plan", "retrieval", "many", "--on", "h100_sxm", "--qps", "1", "--p99", "1s"), "is not COUNTxELEMENTS"),
+    (("plan", "retrieval", f"{'9' * 5000}x32", *PLAN[3:]), "characters): is not COUNTxELEMENTS"),
     ((*PLAN, "--qps", "-1"), "--qps"),
     ((*PLAN, "--p99", "soon"), "--p99"),
     ((*PLAN, "--recall", "2"), "--recall"),

@@ -179,9 +179,30 @@ def test_settings_change_what_is_reached():
 
 def test_pools_of_prompts_and_decoding():
     words = ("--rate", "10/s", "--disaggregate", "prefill=1xTP1,decode=1xTP1", "--settings", SMALL)
-    best = answer_of(*words)["best"]
+    found = answer_of(*words)
+    best = found["best"]
     assert best["decode_replica_count"] == 1
     assert "pool" in best["limiter"]
+    assert 100 < found["power_w"] < 700
+    assert found["energy_j_per_token"] == pytest.approx(2 * found["power_w"] / best["output_tokens_per_s"])
+    assert found["request_energy_j"] == pytest.approx(2 * found["power_w"] / best["rate_per_s"])
+    rare = answer_of("--rate", "1/s", *words[2:])
+    assert rare["power_w"] < found["power_w"]  # pools that wait draw their idle power
+    assert rare["energy_j_per_token"] > found["energy_j_per_token"]
+
+
+def test_adapters_take_time_and_memory_and_rank_0_takes_neither():
+    words = ("--rate", "10/s", "--parallel", "tp=1", "--settings")
+    plain, bare, ranked = (
+        answer_of(*words, f"{SMALL}{more}") for more in ("", ",lora=4:4,lora_rank=0", ",lora=4:4,lora_rank=64")
+    )
+    for name in ("ttft", "tpot"):
+        assert bare["best"]["latencies_s"][name]["mean"] == plain["best"]["latencies_s"][name]["mean"]
+        assert ranked["best"]["latencies_s"][name]["mean"] > 1.02 * plain["best"]["latencies_s"][name]["mean"]
+    assert ranked["best"]["kv_token_count"] < bare["best"]["kv_token_count"] == plain["best"]["kv_token_count"]
+    (note,) = [note for note in ranked["notes"] if "LoRA" in note]
+    assert "rank 64" in note
+    assert "for 4 slots" in note
 
 
 def test_splits_of_pools_are_compared():
@@ -229,6 +250,9 @@ def test_devices_counts_and_formats_stand_side_by_side():
     (("--settings", "chunky=3"), "--settings word 'chunky'"),
     (("--settings", "speculation=eagle:1.7:4"), "speculation=ngram|eagle|mtp|MODEL:ACCEPTED:TOKENS"),
     (("--settings", "lora=2:8"), "state the time of a load"),
+    (("--settings", "lora_rank=8"), "needs the adapters that have it"),
+    (("--settings", "lora=2:2,lora_rank=9999"), "lora_rank=RANK, 0 to 1024"),
+    (("--settings", f"lora={'2' * 300}"), "lora=SLOTS:ADAPTERS:LOAD_TIME"),
     (("--settings", "scale=1:8"), "scale=LEAST:REQUESTS_EACH:START_TIME"),
     (("--settings", "chunk=64,chunk=off"), "is stated twice"),
     (("--disaggregate", "prefill=1xTP2"), "is not of the form prefill=2xTP2,decode=1xTP4"),

@@ -74,8 +74,19 @@ def test_modes_name_the_least_power_that_meets_every_deadline(tmp_path):
     (GOLDEN + '[engines]\nnpu = 1\n', (), "is not one of"),
     (GOLDEN + '[[fusion]]\nstreams = ["camera", "sonar"]\n', (), "fusion"),
     (GOLDEN + 'rate = "5/s"\n', (), "a rate or a period"),
+    ("stream = [1]\n", (), "1 where a table with name and values is expected"),
+    (GOLDEN.replace('"camera"', '"a\\nb"'), (), "name is 'a\\nb'; text of one line"),
+    (GOLDEN.replace('"camera"', "7"), (), "name is 7; text of one line"),
+    (GOLDEN.replace('"33 ms"', '"0 s"'), (), "rig.toml: stream camera: period is 0 s"),
+    (GOLDEN.replace('"33 ms"', f'"{"9" * 400} ms"'), (), "… (405 characters) is not"),
+    (GOLDEN.replace('["11 ms"]', f"[{'9' * 400}]"), (), "… (400 characters) is not"),
+    (GOLDEN + f"slices = {'9' * 400}\n", (), "… (400 characters); a whole number"),
+    (GOLDEN + 'pageable = "no"\n', (), "pageable is 'no'; true or false is right"),
+    (GOLDEN.replace('["kernel"]', "[]").replace('["11 ms"]', "[]"), (), "has 0 stages; 1 to 32 are right"),
+    (GOLDEN * 60, (), "has 120 streams; at most 100 are planned together"),
 ])  # fmt: skip
 def test_a_malformed_rig_is_one_line(tmp_path, text, words, message):
     done = run(tmp_path, text, *words)
     assert message in str(done.exception), (done.output, done.exception)
     assert "\n" not in str(done.exception)
+    assert len(str(done.exception)) < 400

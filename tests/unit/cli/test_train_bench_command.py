@@ -66,7 +66,8 @@ def test_a_plan_is_written_and_read(tmp_path):
     place = tmp_path / "plan.toml"
     text = said("train-bench", "plan", "--models", "lenet5,resnet18", "--workers", "0,2", "--repeats", 2, "--items",
                 "lenet5=64", "--out", place)  # fmt: skip
-    assert text.startswith("16 runs")
+    assert json.loads(text) == {"plan": str(place), "run_count": 16}
+    assert said("train-bench", "plan", "--repeats", 1, "--out", tmp_path / "all.toml", "--text").startswith("24 runs")
     plan = read_plan(place)
     cells = list(plan.cells())
     assert plan_of(plan_text(plan), "plan") == plan

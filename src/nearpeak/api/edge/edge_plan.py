@@ -1,7 +1,7 @@
 """Plans over the power modes of a board: predicted or transferred times and powers, their bounds, and the choice."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, hypot, log
 from typing import Any
 
@@ -84,6 +84,30 @@ def plan_edge(
     own = {sample.mode for sample in samples if not sample.model}
     rows = _rows(modes, times, powers, prior.bounds_s, own, job)
     return _chosen(workload, board, scope, job, rows, rates, (*prior.notes, *_sample_notes(samples, scope)))
+
+
+def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
+    """Return a plan with the time of the step on one deep-learning accelerator in each mode that has a documented rate.
+
+    Raises:
+        NotModelledError: no document states a rate of the board, or the step has what accelerators have not.
+    """
+    from nearpeak.systems.edge.dla_engine import MEMORY_RATIO, dla_modes, dla_time, dla_unit
+    from nearpeak.targets import target_of
+
+    known, rows = dla_modes(planned.board), []
+    for row in planned.rows:
+        if row.mode.name.partition(OTHER_JETPACK)[0] in known:
+            found = dla_time(step, target_of(row.mode.target))
+            rows.append(replace(row, dla_s=Estimate(value=found.time_s, low=found.low_s, high=found.high_s)))
+        else:
+            rows.append(row)
+    unit = dla_unit(f"{planned.board}:{known[0]}")
+    note = (
+        f"One of {unit.unit_count} DLAs: int8 products at the documented dense rate ({unit.source}), then all bytes at "
+        f"{MEMORY_RATIO:.0%} of the memory rate; starts of a task and other work on the board are not counted."
+    )
+    return replace(planned, rows=tuple(rows), dla_count=unit.unit_count, notes=(*planned.notes, note))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,11 +56,14 @@ def plan_pipeline(
     if not page:
         raise SpecError(f"{path}: --input: is missing, and the file states no input")
     with tempfile.TemporaryDirectory() as scratch:
-        run = run_pipeline(
-            pipeline, path.parent, page, batches_of, rounds=rounds if is_measured else 1,
-            warm_up=WARM_UP if is_measured else 0, thread_count=thread_count,
-            profile_folder=Path(scratch) if is_measured else None,
-        )  # fmt: skip
+        try:
+            run = run_pipeline(
+                pipeline, path.parent, page, batches_of, rounds=rounds if is_measured else 1,
+                warm_up=WARM_UP if is_measured else 0, thread_count=thread_count,
+                profile_folder=Path(scratch) if is_measured else None,
+            )  # fmt: skip
+        except SpecError as error:
+            raise SpecError(f"{path}: {error}") from None
         nodes, error_ns = _joined_nodes(run.profiles, run.calls_ns, run.recording)
     recording = replace(run.recording, nodes=nodes, clock_error_ns=error_ns)
     if perfetto is not None:

@@ -17,6 +17,9 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.edge.rig_file import StagePrices, rig_of, stated_modes
 from nearpeak.systems.edge.stream_schedule import compare_modes, plan_streams
 
+DLA_ENGINE = "tensorrt:int8"
+"""Lowering of models that run on an accelerator, whose documented rates are of int8."""
+
 
 class ModelTime(NamedTuple):
     """Time of one inference on a board."""
@@ -47,9 +50,8 @@ def plan_rig(
         raise unknown_name("schedule", schedule, SCHEDULES)
     board = device_of(target)
     mode = board.name.partition(":")[2]
-    planned = plan_streams(
-        rig_of(path, _prices(board, is_pessimistic, engine), mode, is_compared=compares_modes), board.name, schedule
-    )
+    rig = rig_of(path, _prices(board, is_pessimistic, engine), mode, is_compared=compares_modes)
+    planned = replace(plan_streams(rig, board.name, schedule), notes=_notes(path, board))
     if not compares_modes:
         return planned
     stated = stated_modes(path)
@@ -62,6 +64,21 @@ def plan_rig(
         schedule,
     )  # fmt: skip
     return replace(planned, modes=rows, least_mode=least)
+
+
+def _notes(path: Path, board: Target) -> tuple[str, ...]:
+    """Return what predicted times of accelerators rest on."""
+    from nearpeak.systems.edge.dla_engine import INTERVAL_RATIO, MEMORY_RATIO, dla_unit
+    from nearpeak.systems.edge.rig_file import predicts_accelerators
+    from nearpeak.units import show
+
+    if not predicts_accelerators(path):
+        return ()
+    unit = dla_unit(board.name)
+    return (
+        f"A model on a DLA takes its int8 products at {show(unit.op_per_s, 'OP/s')} ({unit.source}), then its bytes at "
+        f"{MEMORY_RATIO:.0%} of the memory rate; within a factor of {INTERVAL_RATIO:g} for three measured networks.",
+    )
 
 
 def mode_names(board: Target) -> tuple[str, ...]:
@@ -102,7 +119,13 @@ def _prices(board: Target, is_pessimistic: bool, engine: str) -> StagePrices:
         times = model_time(path, board, tuple(sorted(shapes.items())), engine)
         return times.high_s if is_pessimistic else times.time_s
 
-    return StagePrices(copy_s, model_s)
+    def dla_s(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> float:
+        from nearpeak.systems.edge.dla_engine import dla_time
+
+        times = dla_time(_captured(path.resolve(), tuple(sorted(shapes.items())), DLA_ENGINE), board)
+        return times.high_s if is_pessimistic else times.time_s
+
+    return StagePrices(copy_s, model_s, dla_s)
 
 
 def model_time(

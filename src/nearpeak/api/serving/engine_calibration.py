@@ -11,7 +11,7 @@ from nearpeak.core.history.stored_run import Device, RunRecord
 from nearpeak.core.systems.engine_fit import EngineFit, FittedPoint, ServedPoint
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.work.target import Target
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.systems.serving.engine_costs import EngineCosts, engine_costs, engine_text
 from nearpeak.systems.serving.host_fit import fitted_costs
 
@@ -23,6 +23,8 @@ _SPREAD = 0.02
 """Half width of the spread of output lengths: equal ones would keep all clients in step for ever."""
 _REQUESTS = 4
 """Requests of a client that are simulated."""
+MOST_CLIENTS, MOST_TOKENS = 10_000, 10_000_000
+"""Clients, and tokens of a request, beyond which results are taken for damaged."""
 _LINE = re.compile(r"line=(\d+)")
 
 
@@ -74,8 +76,9 @@ def _count(value: Any, name: str, where: str) -> int:
         count = float(value)
     except (TypeError, ValueError):
         count = 0.0
-    if not 1 <= count < 1e9 or count != int(count):
-        raise SpecError(f"{where}: {name} is {value!r}; it must be a whole number of at least 1")
+    most = MOST_CLIENTS if name == "concurrency" else MOST_TOKENS
+    if not 1 <= count <= most or count != int(count):
+        raise SpecError(f"{where}: {name} is {shown(str(value))}; it must be a whole number from 1 to {most:,}")
     return int(count)
 
 
@@ -85,7 +88,7 @@ def _time(value: Any, name: str, where: str) -> float:
     except (TypeError, ValueError):
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise SpecError(f"{where}: {name} is {value!r}; it must be a time above 0")
+        raise SpecError(f"{where}: {name} is {shown(str(value))}; it must be a time above 0")
     return seconds
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nearpeak.core.systems.inference_plan import LoadPoint, PlannedServer, ServerSetting, StreamOutcome
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.systems.serving.inference_server.batch_queue import (
     BatchTimes,
     ServedBatches,
@@ -17,22 +17,31 @@ from nearpeak.systems.serving.inference_server.batch_queue import (
     serve_batches,
     serve_ensemble,
 )
-from nearpeak.systems.serving.inference_server.model_config import ModelConfig, model_config_text, with_batching
+from nearpeak.systems.serving.inference_server.model_config import (
+    MOST_BATCH,
+    ModelConfig,
+    model_config_text,
+    with_batching,
+)
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
 from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.units import parse
 
-SHARINGS = {"turns": 1.0, "mps": 0.5, "mig": 0.0}
+ASSUMED_MPS_RATIO = 0.5
+"""Slowdown by a busy neighbour under MPS where none is stated: midway between turns and parts of their own, no
+measurement. It depends on how full each model's kernels keep the device; the answer says that it is assumed."""
+SHARINGS = {"turns": 1.0, "mps": ASSUMED_MPS_RATIO, "mig": 0.0}
 """How much a busy instance lengthens another's batch. Turns: kernels of two processes never overlap (time slicing,
-CUDA's default between processes). MIG: parts of their own; give times on the part. MPS lies between, and depends on how
-full each model's kernels keep the device: 0.5 is assumed unless a number is stated, and the plan says so."""
+CUDA's default between processes). MIG: parts of their own; give times on the part. MPS lies between."""
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95)
 """Loads of the curve, of the capacity."""
 REQUESTS, RAMP = 6_000, 0.1
 """Requests of a load that is drawn, and the share of them before the steady state."""
 INSTANCES, DELAYS_S, DEVICES = (1, 2, 4, 8), (0.0, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2), (1, 2, 4, 8, 16)
 """Settings that are tried."""
-_BATCH = re.compile(r"(?:([\w.-]+):)?(\d+)=(.+)")
+MOST_S = 3600.0
+"""Longest time of a batch that is read."""
+_BATCH = re.compile(r"(?:([\w.-]+):)?(\d{1,6})=(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,7 @@ def stream_of(text: str) -> Stream:
     0.05
     """
     match = re.fullmatch(r"([\w.-]+)(?:@([\w.-]+))?=(\d+\.?\d*)/s(?::(.+))?", text)
-    wrong = SpecError(f"--stream {text!r}: is not of the form NAME=RATE/s[:DEADLINE] or NAME@MODEL=…")
+    wrong = SpecError(f"--stream {shown(text)}: is not of the form NAME=RATE/s[:DEADLINE] or NAME@MODEL=…")
     if match is None or not 0 < float(match[3]) < 1e6:
         raise wrong
     try:
@@ -88,12 +97,14 @@ def batch_times_of(
         for word in text.split(","):
             match = _BATCH.fullmatch(word.strip())
             if match is None or not int(match[2]):
-                raise SpecError(f"--times {word!r}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv")
+                raise SpecError(
+                    f"--times {shown(word)}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv"
+                )
             model = match[1] or model
             found.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)
     unknown = [name for name in found if name not in names]
     if unknown:
-        raise SpecError(f"--times: names the model {unknown[0]!r}; the configurations are of {', '.join(names)}")
+        raise SpecError(f"--times: names the model {shown(unknown[0])}; the configurations are of {', '.join(names)}")
     return {
         name: BatchTimes(batch_count=tuple(sorted(times)), seconds_s=tuple(times[size] for size in sorted(times)))
         for name, times in found.items()
@@ -106,9 +117,9 @@ def _seconds(text: str, word: str, predicted_s: Callable[[str], float]) -> float
     try:
         seconds = parse(text, "s")
     except SpecError:
-        raise SpecError(f"--times {word!r}: {text!r} is neither a time nor a captured step (.json)") from None
-    if not seconds > 0:
-        raise SpecError(f"--times {word!r}: must be above 0")
+        raise SpecError(f"--times {shown(word)}: {shown(text)} is neither a time nor a captured step (.json)") from None
+    if not 0 < seconds <= MOST_S:
+        raise SpecError(f"--times {shown(word)}: must be above 0 and at most {MOST_S:,.0f} s")
     return seconds
 
 
@@ -123,10 +134,12 @@ def _table(path: Path) -> dict[int, float]:
     try:
         pairs = [(int(size), float(value) * units[times[0]])
                  for size, value in zip(columns["batch"], columns[times[0]], strict=True)]  # fmt: skip
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SpecError(f"--times {path}: batch and {times[0]} must be numbers in every row") from None
-    if any(size < 1 or not value > 0 for size, value in pairs):
-        raise SpecError(f"--times {path}: batches must be at least 1 and times above 0")
+    if any(not 1 <= size <= MOST_BATCH or not 0 < value <= MOST_S for size, value in pairs):
+        raise SpecError(
+            f"--times {path}: batches must be 1 to {MOST_BATCH:,} and times above 0, at most {MOST_S:,.0f} s"
+        )
     return dict(pairs)
 
 
@@ -148,6 +161,8 @@ class ServerQuestion:
     """Limit of the 99th percentile."""
     sharing_ratio: float = 1.0
     """How much a busy instance lengthens another's batch."""
+    is_sharing_assumed: bool = False
+    """Whether that is an assumption of nearpeak, not a figure of the user's."""
     how: str = "instances take turns on the device"
     """The same in words."""
     device_count: int = 1
@@ -165,10 +180,10 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     first, chain = question.configs[0], _chain(question)
     for config in chain:
         if config.name not in question.times:
-            raise SpecError(f"model {config.name!r}: has no batch times; add --times {config.name}:1=TIME,…")
+            raise SpecError(f"{config.words}: has no batch times; add --times {config.name}:1=TIME,…")
         if question.item_count > max(config.most_batch_count, 1):
             raise SpecError(
-                f"model {config.name!r}: a request of {question.item_count} items exceeds max_batch_size "
+                f"{config.words}: a request of {shown(question.item_count)} items exceeds max_batch_size "
                 f"{config.most_batch_count}"
             )
     if question.streams or (len(chain) > 1 and not first.steps):
@@ -180,17 +195,18 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         chosen, tail, looked = _cheapest(question, chain[0])
     highest = None if question.limit_s is None else _highest(run, capacity, question.limit_s)
     asked = _point(run, question.rate_per_s, question) if question.rate_per_s else None
-    shown = chain[0] if chosen is None else with_batching(
+    final = chain[0] if chosen is None else with_batching(
         chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
         queue_delay_s=chosen.queue_delay_s,
     )  # fmt: skip
     return PlannedServer(
         models=tuple(config.name for config in chain), setting=_setting(chain[0], question.device_count),
-        how=question.how, capacity_per_s=capacity, loads=tuple(_point(run, share * capacity, question)
-                                                               for share in SHARES),
+        how=question.how, sharing_ratio=question.sharing_ratio,
+        is_sharing_assumed=question.is_sharing_assumed, capacity_per_s=capacity,
+        loads=tuple(_point(run, share * capacity, question) for share in SHARES),
         asked=asked, streams=(), steps=_steps(question, chain) if first.steps and question.rate_per_s else (),
         limit_s=question.limit_s, highest_per_s=highest, cheapest=chosen, cheapest_p99_s=tail, looked_count=looked,
-        config=model_config_text(first if first.steps else shown),
+        config=model_config_text(first if first.steps else final),
     )  # fmt: skip
 
 
@@ -201,7 +217,7 @@ def _chain(question: ServerQuestion) -> tuple[ModelConfig, ...]:
         return question.configs
     missing = [step.model for step in first.steps if step.model not in by_name]
     if missing:
-        raise SpecError(f"ensemble {first.name!r}: its step {missing[0]!r} has no configuration; give it beside")
+        raise SpecError(f"{first.words}: its step {shown(missing[0])} has no configuration; give it beside")
     return tuple(by_name[step.model] for step in first.steps)
 
 
@@ -362,6 +378,7 @@ def _shared(question: ServerQuestion) -> PlannedServer:
             found.append(_outcome(stream.name, stream.rate_per_s, served.latency_s[rows == place], stream.deadline_s))
     return PlannedServer(
         models=tuple(names), setting=_setting(question.configs[0], question.device_count), how=question.how,
+        sharing_ratio=question.sharing_ratio, is_sharing_assumed=question.is_sharing_assumed,
         capacity_per_s=_capacity(question, question.configs[0]), loads=(), asked=None, streams=tuple(found), steps=(),
         limit_s=question.limit_s, highest_per_s=None, cheapest=None, cheapest_p99_s=None, looked_count=0,
         config=model_config_text(question.configs[0]),

@@ -8,7 +8,6 @@ from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target
-from nearpeak.errors import SpecError
 from nearpeak.systems.serving.engine_costs import EngineCosts
 from nearpeak.systems.serving.step_latency import StepTable
 
@@ -64,24 +63,18 @@ def engine_of(
 ) -> tuple[Engine, "StepGrid"]:  # fmt: skip
     """Return the settings of an engine family on a device, and the table of its step times up to a context.
 
-    Attention data-parallel ranks have batches and caches of their own and step together. Half of what a request costs
-    outside the engine is its way in, half the client's way to the next one.
+    Attention data-parallel ranks have batches and caches of their own and step together.
     """
     from nearpeak.targets import target_of
 
     target = device if isinstance(device, Target) else target_of(device)
     source = step_table(model, target, engine, layout)
     costs, ranks = source.rank.costs, layout.attention_dp
-    if not costs.policy:
-        raise SpecError(f'engine {costs.name!r}: states no scheduling policy; add policy = "vllm" or another')
     tokens, limit = step_tokens or costs.token_budget, sequences or costs.sequence_limit
     if not blocks:
         blocks = kv_token_count(source.rank, target, token_budget=tokens) // block_tokens // ranks
-    settings = Engine(
-        policy=costs.policy, kv_block_count=blocks, block_token_count=block_tokens, step_token_count=tokens,
-        sequence_count=limit, context_token_count=context_limit, rank_count=ranks, request_s=costs.request_s / 2,
-        turnaround_s=costs.request_s / 2, reply_delay_count=1 if costs.is_overlapped else 0,
-    )  # fmt: skip
+    settings = costs.engine(blocks, rank_count=ranks, block_tokens=block_tokens, step_tokens=tokens, sequences=limit,
+                            context_limit=context_limit)  # fmt: skip
     return settings, _grid(source, tokens, min(limit, MOST_SEQUENCES), context)
 
 

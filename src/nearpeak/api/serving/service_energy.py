@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.api.serving.service_pools import PooledService
 from nearpeak.api.serving.service_runs import Service
 from nearpeak.api.serving.serving_plan import step_table
 from nearpeak.base.identity_key import Same
 from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
+from nearpeak.systems.serving.adapter_calls import adapter_calls, step_adapter_count
+from nearpeak.systems.serving.disaggregation import DisaggregatedOutcome
 from nearpeak.systems.serving.serving_outcome import Outcome
 from nearpeak.systems.serving.step_calls import StepCall, decode_calls, prompt_calls, row_calls, token_calls
 from nearpeak.systems.serving.step_latency import StepTable
@@ -38,6 +41,26 @@ def run_power_w(service: Service, outcome: Outcome) -> float | None:
         return np.where(prompts > 0, of_prompts, of_decodes)
 
     return run_energy_j(outcome, busy_w, idle_w=idle_w) / float(outcome.rented_s.sum())
+
+
+def pooled_power_w(service: PooledService, found: DisaggregatedOutcome) -> float | None:
+    """Return the mean power of one device of both pools over a run; none where it cannot be predicted.
+
+    Each pool draws by its own steps; one that has ended, or gets nothing, idles until the other has.
+    """
+    from nearpeak.prediction.models.power import idle_w
+    from nearpeak.prediction.power.predicted_energy import has_power
+
+    if not has_power(service.prompts.target):
+        return None
+    length_s = max(outcome.end_s for outcome in (found.prompts, found.decodes) if outcome is not None)
+    energy_j = 0.0
+    for pool, outcome in ((service.prompts, found.prompts), (service.decodes, found.decodes)):
+        busy_s = 0.0 if outcome is None else float(outcome.rented_s.sum())
+        idle_s = max(pool.replica_count * length_s - busy_s, 0.0)
+        busy_w = 0.0 if outcome is None else run_power_w(pool, outcome) or 0.0
+        energy_j += pool.layout.device_count * (busy_w * busy_s + idle_w(pool.target) * idle_s)
+    return energy_j / (length_s * service.device_count)
 
 
 @lru_cache(maxsize=64)
@@ -71,11 +94,13 @@ def _powers(source: StepTable, target: "Same[Target]", context: int) -> tuple[li
     groups = rank.layout.attention_dp
     decode_w = [
         power_w([*token_calls(rank, count), *row_calls(rank, count),
-                 *decode_calls(rank, max(count // groups, 1), max(count // groups, 1) * context)],
+                 *decode_calls(rank, max(count // groups, 1), max(count // groups, 1) * context),
+                 *adapter_calls(rank, max(count // groups, 1), step_adapter_count(rank.layout, count // groups))],
                 StepBatch.of_decode(count, kv_count=count * context)) for count in DECODES
     ]  # fmt: skip
     prompt_w = [
         power_w([*token_calls(rank, count, is_prompt=True), *row_calls(rank, 1),
-                 *prompt_calls(rank, count, (count + 1) / 2)], StepBatch.of_prompt(count)) for count in PROMPTS
+                 *prompt_calls(rank, count, (count + 1) / 2), *adapter_calls(rank, count, 1)],
+                StepBatch.of_prompt(count)) for count in PROMPTS
     ]  # fmt: skip
     return decode_w, prompt_w, rest_w

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nearpeak.api.serving.service_energy import run_power_w
+from nearpeak.api.serving.service_energy import pooled_power_w, run_power_w
 from nearpeak.api.serving.service_neighbour import Asked, nearest_point
 from nearpeak.api.serving.service_pools import PooledService, pooled_services
 from nearpeak.api.serving.service_question import ServiceQuestion
@@ -126,8 +126,8 @@ def _services(
                 f"replicas of {layout.device_count} devices do not make up {fleet.device_count}"
             )
         else:
-            found[layout.words] = Service(shape=shape, target=fleet.target, layout=layout, replica_count=replicas,
-                                          question=question)  # fmt: skip
+            found[layout.words] = Service(shape=shape, target=fleet.target, layout=question.adapted(layout),
+                                          replica_count=replicas, question=question)  # fmt: skip
     return found
 
 
@@ -203,8 +203,7 @@ def _planned(
     count = max(round(best.rate_per_s / one.replica_count * served_s), 1)
     step = StepBatch.of_decode(count, kv_count=round(count * (inputs + outputs / 2)))
     seconds, wider = source.seconds(step), math.log(question.costs.composition_ratio)
-    outcome = service.run(best.rate_per_s or 1.0, question.seeds[0])
-    power_w = None if isinstance(service, PooledService) else run_power_w(one, outcome)
+    outcome, power_w = _run(service, best.rate_per_s or 1.0, question.seeds[0])
     price = _price(fleet, power_w)
     priced = tuple(replace(option, usd_per_million_tokens=_usd(option, price)) for option, _ in options)
     rate = best.output_tokens_per_s
@@ -217,10 +216,20 @@ def _planned(
         step_high_ratio=math.exp(math.hypot(math.log(seconds.high_s / seconds.time_s), wider)),
         trust=trust_of(source, fleet.target, count, round(inputs + outputs / 2)), usd_per_device_hour=price,
         energy_j_per_token=power_w * best.mean_device_count / rate if power_w and rate else None, power_w=power_w,
+        request_energy_j=power_w * best.mean_device_count / best.rate_per_s if power_w and rate else None,
         seeds=question.seeds, timeline=_timeline(outcome), spans=tuple(step_spans(outcome, MOST_SPANS)),
         neighbour=nearest_point(Asked(fleet.target, question.costs.name, one.shape, one.layout, inputs, count)),
         notes=service.notes, is_searched=question.is_search, is_host_assumed=question.costs.is_assumed,
     )  # fmt: skip
+
+
+def _run(service: Service | PooledService, rate_per_s: float, seed: int) -> tuple[Outcome, float | None]:
+    """Return a run, and the mean power of one device of it."""
+    if isinstance(service, PooledService):
+        both = service.both(rate_per_s, seed)
+        return service.seen(both), pooled_power_w(service, both)
+    outcome = service.run(rate_per_s, seed)
+    return outcome, run_power_w(service, outcome)
 
 
 def _price(fleet: Fleet, power_w: float | None) -> float | None:

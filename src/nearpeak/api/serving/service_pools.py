@@ -113,8 +113,11 @@ class PooledService:
         return serve_disaggregated(load, self.prompts.pool(), within, self.link(), is_logged=True)
 
     def run(self, rate_per_s: float, seed: int) -> Outcome:
+        """Return the requests of a load as their users see them."""
+        return self.seen(self.both(rate_per_s, seed))
+
+    def seen(self, found: "DisaggregatedOutcome") -> Outcome:
         """Return the requests as their users see them, with engine and steps of the pool that is busier."""
-        found = self.both(rate_per_s, seed)
         busiest = max(filter(None, (found.prompts, found.decodes)), key=_busy)
         return replace(
             found.requests, engine=busiest.engine, steps=busiest.steps, step_count=busiest.step_count,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.systems.service_settings import ServiceSettings
+from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.systems.serving.engine_costs import EngineCosts, engine_costs
 from nearpeak.systems.serving.latency_metrics import Limits, Window, steady, whole
 from nearpeak.systems.serving.loads.arrival_process import Lengths, closed_load, open_load
@@ -86,6 +87,17 @@ class ServiceQuestion:
                 "hash_starts": np.arange(count + 1) * shared,
             }  # fmt: skip
         return replace(requests, **more) if more else requests
+
+    def adapted(self, layout: ServingLayout) -> ServingLayout:
+        """Return a layout with the adapters that the settings state and the requests ask for."""
+        settings, asked_count = self.settings, self.settings.adapter_count
+        if not settings.adapter_slot_count:
+            return layout
+        if self.requests is not None:
+            named = self.requests.adapters
+            asked_count = 0 if named is None else len(np.unique(named[named >= 0]))
+        return replace(layout, adapter_slot_count=settings.adapter_slot_count, adapter_count=asked_count,
+                       adapter_rank=settings.adapter_rank)  # fmt: skip
 
     def window(self) -> Callable[[Outcome], Window]:
         """Return the function that gives the part of a run that counts."""

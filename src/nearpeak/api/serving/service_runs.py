@@ -73,7 +73,7 @@ class Service:
                 experts=replace(experts, dense_layer_count=0, layer_step=1) if experts else None,
             )  # fmt: skip
         context = round(sum(self.question.mean_lengths()))
-        layout = replace(self.layout, pp=1)
+        layout = replace(self.layout, pp=1, adapter_rank=0)  # drafts have no adapters
         step = StepBatch.of_decode(DRAFT_SEQUENCES, kv_count=DRAFT_SEQUENCES * context)
         return step_table(shape, self.target, self.question.costs, layout).seconds(step).device_s
 
@@ -122,10 +122,25 @@ class Service:
             notes.append(f"a drafted token costs {alike.get(settings.draft, f'a step of {settings.draft}')}; the "
                          "accepted share is as stated, the same for all requests")  # fmt: skip
         if settings.adapter_slot_count:
-            notes.append("LoRA: slots and loading of adapters count, their own small products do not")
+            notes.append(self._adapter_words())
         if settings.least_replica_count:
             notes.append("autoscaling: looked at whenever a request arrives; replicas stay at least 60 s")
         return tuple(notes)
+
+    def _adapter_words(self) -> str:
+        """Return what counts of adapters."""
+        from nearpeak.systems.serving.adapter_calls import adapter_bytes
+        from nearpeak.units import show
+
+        settings = self.question.settings
+        if not settings.adapter_rank:
+            return "LoRA, rank 0: slots and loading of adapters count, their products and memory do not"
+        size = show(float(f"{adapter_bytes(self.shape, self.layout):.3g}"), "B")
+        words = (
+            f"LoRA, rank {settings.adapter_rank} (lora_rank states it): two thin products beside each projection, "
+            f"grouped by adapter, and {size} a device for {settings.adapter_slot_count} slots"
+        )
+        return f"{words}; routed experts have none" if self.shape.experts else words
 
     def limiter(self, outcome: Outcome) -> str:
         """Return what holds requests up."""

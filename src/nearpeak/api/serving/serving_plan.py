@@ -14,6 +14,7 @@ from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
+from nearpeak.systems.serving.adapter_calls import adapter_bytes
 from nearpeak.systems.serving.cache_memory import (
     bytes_per_element,
     cache_blocks,
@@ -63,11 +64,11 @@ def serving_time(
     target, costs = _target(device), table.rank.costs
     kv_tokens = kv_token_count(table.rank, target, token_budget=costs.token_budget)
     if concurrency:
-        loop = closed_loop_of(costs, concurrency, input_tokens, output_tokens, kv_tokens,
-                              attention_dp=table.rank.layout.attention_dp, requests_per_client=requests_per_client,
-                              length_spread=length_spread)  # fmt: skip
-        loop = replace(loop, reply_tokens=reply_tokens)
-        answer = _loop_answer(table, target, loop, price_usd_per_device_hour)
+        loop = ClosedLoop(
+            concurrency=concurrency, input_tokens=input_tokens, output_tokens=output_tokens,
+            requests_per_client=requests_per_client, output_spread=length_spread, reply_tokens=reply_tokens,
+        )  # fmt: skip
+        answer = _loop_answer(table, target, loop, kv_tokens, price_usd_per_device_hour)
     elif batch:
         requests = request_batch_of(costs, batch, input_tokens, output_tokens, kv_tokens)
         answer = _batch_answer(table, target, requests, price_usd_per_device_hour)
@@ -138,24 +139,11 @@ def kv_token_count(rank: Rank, target: Target, *, token_budget: int) -> int:
         wider = bytes_per_element(_stored(layout.weight_format)) - bytes_per_element(form)
         attention = layer_parameters(shape, has_experts=True, tp=tp).attention
         weights += round(shape.layer_count * attention * wider / layout.pp)
+    weights += adapter_bytes(shape, layout)
     peak = profile_bytes(shape, token_budget=token_budget, sequence_count=min(costs.sequence_limit, 256), tp=tp)
     blocks = cache_blocks(device_bytes=capacity, utilisation=costs.memory_share, weights_bytes=weights,
                           profile_peak_bytes=peak, token_bytes=token, block_tokens=BLOCK_TOKENS)  # fmt: skip
     return int(blocks * costs.free_share) * BLOCK_TOKENS * layout.attention_dp * layout.pp
-
-
-def closed_loop_of(
-    costs: EngineCosts, concurrency: int, input_tokens: int, output_tokens: int, kv_tokens: float, *,
-    attention_dp: int = 1, requests_per_client: int = 10, length_spread: float = 0.0,
-) -> ClosedLoop:  # fmt: skip
-    """Return the closed loop that an engine runs for so many clients; groups that attend apart add their limits."""
-    return ClosedLoop(
-        concurrency=concurrency, input_tokens=input_tokens, output_tokens=output_tokens, kv_tokens=kv_tokens,
-        requests_per_client=requests_per_client, token_budget=costs.token_budget * attention_dp,
-        output_spread=length_spread, sequence_limit=costs.sequence_limit * attention_dp,
-        reserves_output=costs.reserves_output, turnaround_s=costs.request_s,
-        reply_delay_steps=1 if costs.is_overlapped else 0,
-    )  # fmt: skip
 
 
 def request_batch_of(
@@ -168,20 +156,26 @@ def request_batch_of(
     )  # fmt: skip
 
 
-def _loop_answer(table: StepTable, target: Target, loop: ClosedLoop, price: float) -> ServingAnswer:
-    times = closed_loop_times(loop, table)
+def _loop_answer(
+    table: StepTable, target: Target, loop: ClosedLoop, kv_tokens: int, price: float
+) -> ServingAnswer:  # fmt: skip
+    costs, ranks = table.rank.costs, table.rank.layout.attention_dp
+    whole = loop.input_tokens + loop.output_tokens
+    budget = costs.token_budget if costs.chunks_prompts else max(costs.token_budget, 2 * whole)
+    engine = costs.engine(kv_tokens // BLOCK_TOKENS // ranks, rank_count=ranks, block_tokens=BLOCK_TOKENS,
+                          step_tokens=budget)  # fmt: skip
+    times = closed_loop_times(loop, engine, loop.table(engine, table, costs.graph_sizes),
+                              rank_wait_steps=costs.rank_wait_count)  # fmt: skip
     latency_s = times.ttft_s + (loop.output_tokens - 1) * times.tpot_s
     rate = loop.concurrency * loop.output_tokens / latency_s
     cached = loop.input_tokens + loop.output_tokens // 2
     count = max(1, min(round(times.mean_batch), loop.concurrency))
     step = StepBatch.of_decode(count, kv_count=count * cached)
-    prompt = StepBatch.of_prompt(min(loop.input_tokens, loop.token_budget))
+    prompt = StepBatch.of_prompt(min(loop.input_tokens, budget * ranks))
     is_full = (
-        times.mean_batch < 0.8 * loop.concurrency
-        and times.queued_share > 0.5
-        and loop.kv_tokens < (loop.concurrency * (loop.input_tokens + loop.output_tokens))
+        times.mean_batch < 0.8 * loop.concurrency and times.queued_share > 0.5 and kv_tokens < loop.concurrency * whole
     )
-    base = _answer(table, target, step, rate, price, loop.kv_tokens)
+    base = _answer(table, target, step, rate, price, kv_tokens)
     return replace(
         base,
         load=f"closed loop of {loop.concurrency} clients, {loop.input_tokens} in, {loop.output_tokens} out",

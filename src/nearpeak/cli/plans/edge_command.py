@@ -48,6 +48,7 @@ def edge(
     every: str = _EVERY,
     scope: str = _SCOPE,
     execution: str = _EXECUTION,
+    dla: bool = typer.Option(False, "--dla", help="Also the time on one deep-learning accelerator (int8)."),
     measure_next: int = typer.Option(
         0, "--measure-next", min=0, max=1000, help="Name modes whose measurement says most."
     ),
@@ -61,7 +62,7 @@ def edge(
     Times are those of an inference engine's kernels with --engine; measured modes correct them. Power is that of one
     place of measurement, and powers of different places are never mixed. Nothing changes the board's mode.
     """
-    from nearpeak.api.edge.edge_plan import plan_edge
+    from nearpeak.api.edge.edge_plan import plan_edge, with_accelerators
     from nearpeak.reports.systems import edge_plan_report as report
 
     shared.check_writable(html)
@@ -70,6 +71,7 @@ def edge(
     job = limits.job(minimise, execution, measure_next)
     step = workload_of(model, options)
     planned = plan_edge(step, target, chosen, samples, limits.of_step(job, step, options.batch))
+    planned = with_accelerators(planned, step) if dla else planned
     document = report.document_of(planned)
     shared.write_page(html, document)
     if shared.as_json(json=json, text=text):

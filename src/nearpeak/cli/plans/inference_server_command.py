@@ -8,7 +8,7 @@ import typer
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.core.systems.service_words import rate_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,10 @@ _STREAMS = typer.Option(
     [], "--stream", help="Requests at equal gaps with a deadline: camera=30/s:40ms or camera@MODEL=30/s. Repeatable."
 )
 _SHARE = typer.Option(
-    "turns", "--share", help="How instances and models share a device: turns, mps, mps:0.3 (slowdown), or mig."
+    "turns",
+    "--share",
+    help="How instances and models share a device: turns, mig, or mps:0.3, the slowdown by a busy "
+    "neighbour; mps alone assumes 0.5, and the answer says so.",
 )
 
 
@@ -32,7 +35,7 @@ def inference_server(
     on: str = typer.Option("", "--on", help="Device that captured steps are predicted for, also a MIG part."),
     rate: str = typer.Option("", "--rate", help="Poisson arrivals of requests, e.g. 800/s."),
     stream: list[str] = _STREAMS,
-    items: int = typer.Option(1, "--items", min=1, help="Items of a request."),
+    items: int = typer.Option(1, "--items", min=1, max=65_536, help="Items of a request."),
     slo: str = typer.Option("", "--slo", help="Limit of the 99th percentile, p99=20ms."),
     share: str = _SHARE,
     devices: int = typer.Option(1, "--devices", min=1, max=1024, help="Devices with instances."),
@@ -59,11 +62,11 @@ def inference_server(
     names = [config.name for config in read]
     if len(set(names)) < len(names):
         raise SpecError(f"inference-server: two configurations of the model {max(names, key=names.count)!r}")
-    ratio, how = _sharing_of(share)
+    ratio, how, is_assumed = _sharing_of(share)
     planned = plan_server(ServerQuestion(
         configs=read, times=batch_times_of(times, names, _predictor(on)), rate_per_s=rate_of(rate), item_count=items,
         streams=tuple(stream_of(words) for words in stream), limit_s=_limit_of(slo), sharing_ratio=ratio, how=how,
-        device_count=devices,
+        is_sharing_assumed=is_assumed, device_count=devices,
     ))  # fmt: skip
     document = report.document_of(planned)
     if out is not None:
@@ -93,8 +96,8 @@ def _predictor(on: str) -> "Callable[[str], float]":
     return predicted_s
 
 
-def _sharing_of(text: str) -> tuple[float, str]:
-    """Return how much a busy instance lengthens another's batch, and the same in words.
+def _sharing_of(text: str) -> tuple[float, str, bool]:
+    """Return how much a busy instance lengthens another's batch, the same in words, and whether it is assumed.
 
     >>> _sharing_of("mps:0.3")[0]
     0.3
@@ -103,17 +106,19 @@ def _sharing_of(text: str) -> tuple[float, str]:
 
     name, sign, stated = text.partition(":")
     if name not in SHARINGS or (sign and name != "mps"):
-        raise SpecError(f"--share {text!r}: is not turns, mps, mps:SLOWDOWN or mig")
+        raise SpecError(f"--share {shown(text)}: is not turns, mps, mps:SLOWDOWN or mig")
     try:
         ratio = float(stated) if sign else SHARINGS[name]
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 1:
-        raise SpecError(f"--share {text!r}: the slowdown by a busy neighbour lies between 0 and 1")
+        raise SpecError(f"--share {shown(text)}: the slowdown by a busy neighbour lies between 0 and 1")
     if name == "mps":
-        basis = "as stated" if sign else "assumed: measure it, and state it"
-        return ratio, f"MPS: each busy neighbour lengthens a batch by {100 * ratio:.0f} % ({basis})"
-    return ratio, {"turns": "instances take turns on a device", "mig": "MIG: each has a part of its own"}[name]
+        basis = "as stated" if sign else "assumed, no measurement"
+        words = f"MPS: each busy neighbour lengthens a batch by {100 * ratio:.0f} % ({basis})"
+        return ratio, words, not sign
+    words = {"turns": "instances take turns on a device", "mig": "MIG: each has a part of its own"}[name]
+    return ratio, words, False
 
 
 def _limit_of(text: str) -> float | None:
@@ -126,5 +131,5 @@ def _limit_of(text: str) -> float | None:
         return None
     name, _, value = text.partition("=")
     if name != "p99":
-        raise SpecError(f"--slo {text!r}: is not p99=TIME")
+        raise SpecError(f"--slo {shown(text)}: is not p99=TIME")
     return shared.seconds_of(value, "--slo p99")

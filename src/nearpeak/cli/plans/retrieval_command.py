@@ -8,7 +8,7 @@ import typer
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
 from nearpeak.core.systems.service_words import usd_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 _ON = typer.Option(..., "--on", help="Device that holds an index or a shard of it, e.g. h100_sxm.")
 _DATA = typer.Option(None, "--data", help="Vectors (.npy) to measure recall on; synthetic clusters without it.")
@@ -21,10 +21,10 @@ def retrieval(
     qps: float = typer.Option(..., "--qps", help="Queries per second."),
     p99: str = typer.Option(..., "--p99", help="Limit of the 99th percentile of a query, e.g. 20ms."),
     recall: str = typer.Option("95%", "--recall", help="Share of the true nearest vectors that is wanted."),
-    nearest: int = typer.Option(100, "--nearest", "-k", min=1, help="Nearest vectors of a query."),
+    nearest: int = typer.Option(100, "--nearest", "-k", min=1, max=2**40, help="Nearest vectors of a query."),
     dtype: str = typer.Option("fp16", "--dtype", help="Format of stored elements."),
     ranker: str = _RANKER,
-    candidates: int = typer.Option(100, "--candidates", min=1, help="Items that are ranked for a query."),
+    candidates: int = typer.Option(100, "--candidates", min=1, max=1_000_000, help="Items ranked for a query."),
     ranker_batch: int = typer.Option(0, "--ranker-batch", min=0, help="Items of a saved step, where it does not say."),
     data: Path | None = _DATA,
     price: str = options.PRICE,
@@ -72,6 +72,13 @@ def _extents_of(text: str) -> tuple[int, int]:
     digits, _, width = text.partition("x")
     factor = factors.get(digits[-1:], 1)
     number = digits[:-1] if digits[-1:] in factors else digits
-    if not (number.isdecimal() and width.isdecimal() and 0 < int(number) * factor < 2**40 and 0 < int(width) <= 65_536):
-        raise SpecError(f"vectors {text!r}: is not COUNTxELEMENTS; e.g. 10Mx128")
+    is_short = len(number) <= 13 and len(width) <= 5  # before int(), which takes time with the square of the digits
+    if not (
+        is_short
+        and number.isdecimal()
+        and width.isdecimal()
+        and 0 < int(number) * factor < 2**40
+        and 0 < int(width) <= 65_536
+    ):
+        raise SpecError(f"vectors {shown(text)}: is not COUNTxELEMENTS; e.g. 10Mx128")
     return int(number) * factor, int(width)

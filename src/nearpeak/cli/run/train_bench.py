@@ -2,6 +2,7 @@
 
 import os
 import sys
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ def plan(
     seed: int = typer.Option(0, "--seed", min=0, help="Of data, weights and orders."),
     telemetry: float = typer.Option(10.0, "--telemetry-hz", help="Readings of sensors per second; 0 for none."),
     out: Path = typer.Option(..., "--out", help="File of the plan (.toml)."),
+    json: bool = shared.JSON,
+    text: bool = shared.TEXT,
 ) -> None:  # fmt: skip
     """Write a plan of training runs: every combination of models, batches, workers, caches and modes.
 
@@ -43,6 +46,7 @@ def plan(
     from nearpeak.core.edge.training_matrix import TrainingMatrix
     from nearpeak.exchange.training_plan_file import plan_text
 
+    as_json = shared.as_json(json=json, text=text)
     shared.check_writable(out)
     matrix = TrainingMatrix(
         models=_words_of(models), batch=counts_of(batch, "--batch", 1), worker_count=counts_of(workers, "--workers"),
@@ -52,7 +56,10 @@ def plan(
     )  # fmt: skip
     count = sum(1 for _ in matrix.cells())
     shared.write_whole(out, plan_text(matrix))
-    sys.stdout.write(f"{count} runs; next: nearpeak train-bench run {out} --store perf.db\n")
+    if as_json:
+        sys.stdout.write(dumps({"plan": str(out), "run_count": count}) + "\n")
+    else:
+        sys.stdout.write(f"{count} runs; next: nearpeak train-bench run {out} --store perf.db\n")
 
 
 def run(

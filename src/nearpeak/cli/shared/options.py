@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from nearpeak.cli.shared.completion import targets
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.target import Target
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 if TYPE_CHECKING:
     from nearpeak.reports.document import Document
@@ -116,9 +116,9 @@ def seconds_of(text: str, option: str, unit: str = "") -> float:
     try:
         duration_s = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
     except SpecError:
-        raise SpecError(f"{option} {text!r}: is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
+        raise SpecError(f"{option} {shown(text)}: is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
     if duration_s <= 0:
-        raise SpecError(f"{option} {text!r}: must be more than 0")
+        raise SpecError(f"{option} {shown(text)}: must be more than 0")
     return duration_s
 
 

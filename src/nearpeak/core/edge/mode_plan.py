@@ -42,6 +42,9 @@ class ModeRow:
     """Whether no other mode is both faster and draws less power."""
     meets: bool
     """Whether the mode keeps the limits that are asked for."""
+    dla_s: Estimate | None = None
+    """Time of one run on one deep-learning accelerator; none where it is not asked for, or no document states its rate
+    in this mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,8 @@ class PlannedEdge:
     """Time from one run to the next; 0 where runs follow one another."""
     switch_idle_w: float | None = None
     """Power at rest at which another mode becomes the best; none where none does."""
+    dla_count: int = 0
+    """Accelerators of the board, where they are asked for."""
 
     def row(self, name: str) -> ModeRow:
         """Return the row of a mode by its name."""

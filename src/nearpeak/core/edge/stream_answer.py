@@ -137,6 +137,8 @@ class PlannedStreams:
     """Time in which they are done one after the other."""
     alternatives: tuple[str, ...] = ()
     """Other schedules under which every deadline is proved, where it is not under this one."""
+    notes: tuple[str, ...] = ()
+    """What predicted times rest on beside kernel models, a sentence each."""
     modes: tuple[ModeVerdict, ...] = ()
     """Power modes, least power first; empty where they were not asked for."""
     least_mode: str = ""

@@ -62,6 +62,10 @@ class PlannedServer:
     """What the first model runs with."""
     how: str
     """How models and instances share a device, in words."""
+    sharing_ratio: float
+    """How much a busy instance lengthens another's batch: 0 not at all, 1 by a whole one."""
+    is_sharing_assumed: bool
+    """Whether that is assumed, not stated by the user."""
     capacity_per_s: float
     """Rate of requests at which the instances are always busy with the largest batches."""
     loads: tuple[LoadPoint, ...]

@@ -117,6 +117,8 @@ class PlannedServing:
     """Price of one device, as it was given, or as it follows from owning it."""
     energy_j_per_token: float | None = None
     """Energy of one generated token at the best rate; none where the device's power is not stated."""
+    request_energy_j: float | None = None
+    """Likewise of one request."""
     power_w: float | None = None
     """Mean power of one device at the best rate."""
     seeds: tuple[int, ...] = (0,)

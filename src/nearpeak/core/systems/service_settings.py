@@ -11,6 +11,10 @@ ROUTERS = {"round_robin": "round_robin", "least_kv": "least_kv", "prefix": "pref
 """Router policies by the words that state them."""
 DRAFTS = ("ngram", "eagle", "mtp")
 """Ways of drafting beside a model of its own: a look-up in the text, or one more layer and the head for each token."""
+DEFAULT_ADAPTER_RANK = 16
+"""Rank of LoRA adapters where none is stated, which answers say. Source: vLLM, config/lora.py (max_lora_rank 16)."""
+MOST_ADAPTER_RANK = 1024
+"""Largest rank that is read; vLLM takes up to 512."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class ServiceSettings:
     """Adapters that the requests of a drawn load ask for, evenly."""
     adapter_load_s: float = 0.0
     """Time that loading an absent adapter adds to a step."""
+    adapter_rank: int = DEFAULT_ADAPTER_RANK
+    """Rank of the adapters, whose products and memory count; 0 counts slots and loads alone."""
     urgent_ratio: float = 0.0
     """Share of the requests of a drawn load that go before the others."""
     least_replica_count: int = 0
@@ -84,11 +90,13 @@ def settings_of(text: str) -> ServiceSettings:
         if set(stated) & set(values):
             raise SpecError(f"--settings {name}: is stated twice; state it once")
         values |= stated
+    if "adapter_rank" in values and "adapter_slot_count" not in values:
+        raise SpecError("--settings lora_rank: needs the adapters that have it, e.g. lora=4:64:20ms,lora_rank=16")
     return ServiceSettings(**values)
 
 
 def _refused(name: str, value: str) -> SpecError:
-    return SpecError(f"--settings {name}={value}: is not of the form {FORMS[name]}")
+    return SpecError(f"--settings {name}={value[:60]}: is not of the form {FORMS[name]}")
 
 
 def _whole(name: str, field: str) -> Callable[[str], dict[str, Any]]:
@@ -130,12 +138,20 @@ def _lora(value: str) -> dict[str, Any]:
     parts = value.split(":")
     if len(parts) > 3 or not all(part.isdecimal() and int(part) for part in parts[:2]):
         raise _refused("lora", value)
+    if any(len(part) > 6 for part in parts[:2]):
+        raise _refused("lora", value)
     slots, adapters = int(parts[0]), int(parts[1] if len(parts) > 1 else parts[0])
     if len(parts) < 3 and adapters > slots:
         raise SpecError(f"--settings lora={value}: {adapters} adapters in {slots} slots are loaded again and again; "
                         f"state the time of a load, e.g. lora={slots}:{adapters}:20ms")  # fmt: skip
     load_s = _seconds("lora", parts[2], value) if len(parts) > 2 else 0.0
     return {"adapter_slot_count": slots, "adapter_count": adapters, "adapter_load_s": load_s}
+
+
+def _lora_rank(value: str) -> dict[str, Any]:
+    if not value.isdecimal() or len(value) > 4 or int(value) > MOST_ADAPTER_RANK:
+        raise _refused("lora_rank", value)
+    return {"adapter_rank": int(value)}
 
 
 def _priority(value: str) -> dict[str, Any]:
@@ -185,6 +201,7 @@ FORMS = {
     "prefix_cache": "prefix_cache, prefix_cache=off or prefix_cache=SHARED_TOKENS",
     "speculation": "speculation=ngram|eagle|mtp|MODEL:ACCEPTED:TOKENS, e.g. eagle:0.7:4",
     "router": "router=round_robin|least_kv|prefix", "lora": "lora=SLOTS:ADAPTERS:LOAD_TIME, e.g. 4:64:20ms",
+    "lora_rank": f"lora_rank=RANK, 0 to {MOST_ADAPTER_RANK}",
     "priority": "priority=SHARE, e.g. 0.2", "scale": "scale=LEAST:REQUESTS_EACH:START_TIME, e.g. 1:32:60s",
 }  # fmt: skip
 """Forms of the words."""
@@ -192,6 +209,6 @@ WORDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "chunk": _chunk, "max_batch": _whole("max_batch", "sequence_count"),
     "context": _whole("context", "context_token_count"), "block": _whole("block", "block_token_count"),
     "kv_blocks": _whole("kv_blocks", "kv_block_count"), "prefix_cache": _prefix, "speculation": _speculation,
-    "router": _router, "lora": _lora, "priority": _priority, "scale": _scale,
+    "router": _router, "lora": _lora, "lora_rank": _lora_rank, "priority": _priority, "scale": _scale,
 }  # fmt: skip
 """What each word states."""

@@ -1,7 +1,7 @@
 """Words about a service: the layout of a replica, a rate of requests, and the price of devices."""
 
 from nearpeak.core.systems.serving_layout import ServingLayout
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 
 def replica_of(text: str, weights: str = "bf16") -> ServingLayout:
@@ -13,9 +13,9 @@ def replica_of(text: str, weights: str = "bf16") -> ServingLayout:
     degrees, stated = dict.fromkeys(("tp", "pp", "ep", "attention_dp"), 1), set[str]()
     for word in filter(None, text.split(",")):
         name, _, value = word.strip().partition("=")
-        if name not in degrees or name in stated or not value.isdecimal():
+        if name not in degrees or name in stated or not value.isdecimal() or len(value) > 6:
             forms = ", ".join(f"{key}=NUMBER" for key in degrees)
-            raise SpecError(f"--parallel {word!r}: is not one of {forms}, each once")
+            raise SpecError(f"--parallel {shown(word)}: is not one of {forms}, each once")
         stated.add(name)
         degrees[name] = int(value)
     return ServingLayout(weight_format=weights, tp=degrees["tp"], pp=degrees["pp"], ep=degrees["ep"],
@@ -33,7 +33,7 @@ def rate_of(text: str) -> float:
     except ValueError:
         rate = -1.0
     if text and not 0 < rate < 1e6:
-        raise SpecError(f"--rate {text!r}: is not a number of requests per second; e.g. 20/s")
+        raise SpecError(f"--rate {shown(text)}: is not a number of requests per second; e.g. 20/s")
     return rate
 
 
@@ -50,7 +50,7 @@ def usd_of(text: str) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 < price < 1e6:
-        raise SpecError(f"--price {text!r}: is not a price of one device and hour; e.g. 2.5")
+        raise SpecError(f"--price {shown(text)}: is not a price of one device and hour; e.g. 2.5")
     return price
 
 
@@ -64,5 +64,5 @@ def price_of(text: str, target: str) -> float | None:
         return usd_of(text)
     prices = dict(word.strip().partition("=")[::2] for word in text.split(","))
     if target not in prices:
-        raise SpecError(f"--price {text!r}: names no price of {target}; add {target}=2.5")
+        raise SpecError(f"--price {shown(text)}: names no price of {target}; add {target}=2.5")
     return usd_of(prices[target])

@@ -33,6 +33,12 @@ class ServingLayout:
     """Format of activations between products, of embedding and head."""
     kv_format: str = "bf16"
     """Format of the key-value cache."""
+    adapter_slot_count: int = 0
+    """LoRA adapters that a device holds side by side (vLLM `max_loras`)."""
+    adapter_count: int = 0
+    """Adapters that requests ask for, evenly."""
+    adapter_rank: int = 0
+    """Rank of the adapters; 0 without them, or where neither their products nor their memory count."""
 
     def __post_init__(self) -> None:
         """Refuse degrees that do not divide."""

@@ -1,6 +1,7 @@
 """Shapes of named transformers, of configurations and of stated extents."""
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def shape_of(name_or_path: str | Path) -> TransformerShape:
     (8192, 126)
     """
     path = Path(name_or_path)
-    if path.suffix == ".json" or path.is_dir():
+    if path.suffix == ".json" or os.path.isdir(path):  # of a name too long for a path, is_dir() raises
         return shape_of_published(published(name_or_path))
     return _named(_known_name(str(name_or_path)))
 

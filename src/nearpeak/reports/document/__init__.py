@@ -249,5 +249,7 @@ class Document:
     """Key figures that an HTML page shows large: name, value and note."""
     foot: str = ""
     """Last line of a page."""
+    is_lead_first: bool = False
+    """Whether a terminal shows the conclusion before title and subject."""
     mark: str = ""
     """Comment at the begin of Markdown, by which it is found again."""

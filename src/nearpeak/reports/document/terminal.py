@@ -45,13 +45,15 @@ def _coded(span: Span) -> str:
 
 
 def _head(document: Document, width: int) -> Iterator[Line]:
+    lead = [*_wrapped(document.lead, width, "strong")] if document.lead else []
     title, subject = clean(document.title), clean(document.subject)
+    yield from lead if document.is_lead_first else []
     if len(title) + len(subject) + 2 <= width:
         yield from [(Span(title, "strong"), Span(f"  {subject}"))] if title or subject else []
     else:
         yield (Span(shortened(title, width), "strong"),)
         yield from _wrapped(subject, width)
-    yield from _wrapped(document.lead, width, "strong") if document.lead else ()
+    yield from [] if document.is_lead_first else lead
 
 
 def _unfolded(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -17,6 +17,7 @@ def document_of(planned: PlannedEdge) -> Document:
     """Return the plan as a document; what it rests on is folded."""
     engine = planned.engine or "operators one by one"
     blocks: list[Block] = [_table(planned)]
+    blocks += _accelerators(planned)
     if planned.next_modes:
         blocks.append(Text(f"Measure next, most informative first: {', '.join(planned.next_modes)}."))
     blocks.append(Details("Bounds, clocks, and what each figure rests on (--why)", tuple(_why(planned))))
@@ -24,7 +25,7 @@ def document_of(planned: PlannedEdge) -> Document:
     return Document(
         title=f"{planned.model}: power modes of {planned.board}",
         subject=f"{engine}, least {planned.objective}{limits}, power {planned.scope.title}",
-        lead=_lead(planned), blocks=blocks, kicker="Edge plan", figures=_figures(planned),
+        lead=_lead(planned), blocks=blocks, kicker="Edge plan", is_lead_first=True, figures=_figures(planned),
     )  # fmt: skip
 
 
@@ -42,6 +43,19 @@ def _lead(planned: PlannedEdge) -> str:
         per_item = best.energy_j.value / planned.item_count
         words += [brief(best.power_w.value, "W"), f"{brief(per_item, 'J')} per {planned.item}"]
     return f"{', '.join(words)}. {_second(planned, best)}{_switch(planned)}"
+
+
+def _accelerators(planned: PlannedEdge) -> Iterator[Block]:
+    """Yield what the accelerators add to the device in the chosen mode."""
+    row = planned.row(planned.chosen) if planned.chosen else planned.rows[0]
+    if planned.dla_count and row.dla_s is not None:
+        rate = planned.item_count * (1 / row.time_s.value + planned.dla_count / row.dla_s.value)
+        yield Text(
+            f"{row.mode.name} with GPU and {planned.dla_count} DLAs side by side: {figure_of_three(rate)} "
+            f"{planned.item}s/s, if the memory gives all of them their part."
+        )
+    elif planned.dla_count:
+        yield Text(f"No document states the rate of a DLA in mode {row.mode.name}.")
 
 
 def _rate(planned: PlannedEdge, row: ModeRow) -> str:
@@ -83,12 +97,15 @@ def _figures(planned: PlannedEdge) -> list[tuple[str, str, str]]:
 
 def _table(planned: PlannedEdge) -> Table:
     heads = columns(
-        "mode", "#time_s|time", "#90 %", "#power_w|power", "#+90 % W", "#energy_j|energy", "#+90 % J", "remark"
-    )
+        "mode", "#time_s|time", "#90 %", "#power_w|power", "#+90 % W", "#energy_j|energy", "#+90 % J",
+        *(("#dla_s|one DLA", "#+90 %") if planned.dla_count else ()), "remark",
+    )  # fmt: skip
     rows = []
     for row in planned.rows:
         power, energy = (_cells(figure, unit) for figure, unit in ((row.power_w, "W"), (row.energy_j, "J")))
-        rows.append((row.mode.name, *_cells(row.time_s, "s"), *power, *energy, ", ".join(_remarks(planned, row))))
+        beside = _cells(row.dla_s, "s") if planned.dla_count else ()
+        remarks = ", ".join(_remarks(planned, row))
+        rows.append((row.mode.name, *_cells(row.time_s, "s"), *power, *energy, *beside, remarks))
     caption = "Power modes, fastest first; energy of a run" + (
         " and of the rest of its period" * bool(planned.period_s)
     )

@@ -26,7 +26,7 @@ def document_of(planned: PlannedServer) -> Document:
     blocks.append(Details("Configuration, definitions and assumptions (--why)", tuple(_why(planned))))
     return Document(
         title=f"Inference server: {' → '.join(planned.models)}", subject=f"{_words(planned.setting)}; {planned.how}",
-        lead=_verdict(planned), blocks=blocks, kicker="Inference server plan",
+        lead=_verdict(planned), blocks=blocks, kicker="Inference server plan", is_lead_first=True,
     )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def _verdict(planned: PlannedServer) -> str:
         if worst.deadline_s is not None:
             tail += f" of {brief(worst.deadline_s, 's')}"
         missed = f"{len(late)} of {len(planned.streams)} miss deadlines" if late else "no deadline is missed"
-        return f"{len(planned.streams)} streams: {missed}; {tail}."
+        return f"{len(planned.streams)} streams: {missed}; {tail}.{_assumed(planned)}"
     words = [f"At most {planned.capacity_per_s:,.4g} requests/s"]
     if planned.highest_per_s is not None and planned.limit_s is not None:
         within = f"{planned.highest_per_s:,.4g} requests/s" if planned.highest_per_s else "no rate"
@@ -59,7 +59,15 @@ def _verdict(planned: PlannedServer) -> str:
     if planned.cheapest is not None and planned.cheapest_p99_s is not None:
         verdict += (f" Cheapest of {planned.looked_count} settings within the limit: {_words(planned.cheapest)}, p99 "
                     f"{brief(planned.cheapest_p99_s, 's')}.")  # fmt: skip
-    return verdict
+    return verdict + _assumed(planned)
+
+
+def _assumed(planned: PlannedServer) -> str:
+    """Return the sentence on a slowdown that nobody stated; empty where none is assumed."""
+    if not planned.is_sharing_assumed:
+        return ""
+    return (f" The slowdown by a busy neighbour under MPS, {100 * planned.sharing_ratio:.0f} %, is assumed: "
+            "--share mps:SLOWDOWN states it.")  # fmt: skip
 
 
 def _time(seconds: float, planned: PlannedServer) -> str:

@@ -25,7 +25,8 @@ def document_of(answer: LoaderAnswer) -> Document:
         subject=f"compute {brief(case.compute_s, 's')} a batch, preparation {brief(case.prep_s, 's')} an item, storage "
         f"{show(case.read_bytes_per_s, 'B/s')}, {_bytes(case.ram_bytes)} for the page cache "
         f"({whole_percent(case.cache_ratio)} of {_bytes(case.data_bytes)}: {whole_percent(answer.hit_ratio)} hits)",
-        lead=_verdict(answer), blocks=tuple(_blocks(answer)), kicker="Data loader", figures=_figures(answer),
+        lead=_verdict(answer), blocks=tuple(_blocks(answer)), kicker="Data loader", is_lead_first=True,
+        figures=_figures(answer),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def document_of(planned: PlannedPipeline) -> Document:
     blocks.append(Details("Percentiles, bytes, what each stage hides, and assumptions (--why)", tuple(_why(planned))))
     return Document(
         title=f"{planned.name}: {planned.page}", lead=_verdict(planned), blocks=blocks, kicker="Pipeline",
-        subject=f"{planned.round_count} pass{'es' if planned.round_count > 1 else ''}",
+        is_lead_first=True, subject=f"{planned.round_count} pass{'es' if planned.round_count > 1 else ''}",
     )  # fmt: skip
 
 

@@ -241,8 +241,10 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
     if planned.usd_per_device_hour is not None:
         yield Text(f"A device costs ${planned.usd_per_device_hour:,.3g} an hour.")
     if planned.power_w is not None:
+        request = "" if planned.request_energy_j is None else f"{brief(planned.request_energy_j, 'J')} per request; "
         yield Text(
-            f"A device draws {brief(planned.power_w, 'W')} in the mean of the run: kernels, waits and idle time."
+            f"Energy: {request}a device draws {brief(planned.power_w, 'W')} in the mean of the run: "
+            "kernels, waits and idle time."
         )
     if planned.neighbour is not None:
         near = planned.neighbour

@@ -143,4 +143,5 @@ def _why(planned: PlannedStreams) -> Iterator[Block]:
     ]  # fmt: skip
     heads = columns("stream", "engine", "#time_s|time", "#share_ratio|of the engine", "#slice_count|slices")
     yield Table(columns=heads, rows=rows, name="stages", caption="Stages")
+    yield from (Text(note) for note in planned.notes)
     yield Text(_ASSUMED)

@@ -7,9 +7,11 @@ from typing import Any
 
 from nearpeak.base.input_files import border, toml_of_file
 from nearpeak.core.edge.stage_pipeline import PipelineStage, StagePipeline
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 _TEXTS = {"name": "name", "call": "call", "model": "model", "buckets": "order"}
+MOST_STAGES, MOST_NAME, MOST_BATCH = 100, 100, 65_536
+"""Stages, characters of a name and items of a batch beyond which a file is taken for damaged."""
 _KEYS = (*_TEXTS, "inputs", "each", "batch")
 
 
@@ -28,8 +30,13 @@ def pipeline_of(path: Path) -> StagePipeline:
     data = toml_of_file(path)
     tables, unknown = data.get("stage"), sorted(set(data) - {"name", "stage", "input"})
     if not isinstance(tables, list) or not tables or unknown:
-        wrong = f"no key {unknown[0]}" if unknown else "no [[stage]] table"
+        wrong = f"no key {shown(unknown[0], str)}" if unknown else "no [[stage]] table"
         raise SpecError(f"{path}: {wrong}; it holds name, input and [[stage]] with name and call or model")
+    for key in ("name", "input"):
+        if not isinstance(data.get(key, ""), str):
+            raise SpecError(f"{path}: {key} is {shown(data[key])}; a text is right")
+    if len(tables) > MOST_STAGES:
+        raise SpecError(f"{path}: has {len(tables):,} stages; at most {MOST_STAGES} are right")
     try:
         stages = tuple(_stage(path.parent, table, place) for place, table in enumerate(tables, 1))
         return StagePipeline(name=str(data.get("name", path.stem)), stages=stages, page=str(data.get("input", "")))
@@ -38,19 +45,28 @@ def pipeline_of(path: Path) -> StagePipeline:
 
 
 def _stage(folder: Path, table: Mapping[str, Any], place: int) -> PipelineStage:
-    where = f"stage {table.get('name', place)}"
+    if not isinstance(table, dict):
+        raise SpecError(f"stage {place}: is {shown(table)}; a table with name and call or model is right")
+    name = table.get("name", place)
+    where = (
+        f"stage {name}" if isinstance(name, str) and name.isprintable() and len(name) <= MOST_NAME else f"stage {place}"
+    )
     unknown = sorted(set(table) - set(_KEYS))
     if unknown:
-        raise SpecError(f"{where}: no key {unknown[0]}; there are {', '.join(_KEYS)}")
+        raise SpecError(f"{where}: no key {shown(unknown[0], str)}; there are {', '.join(_KEYS)}")
     wrong = [key for key in _TEXTS if not isinstance(table.get(key, ""), str)]
     if wrong or not table.get("name"):
-        raise SpecError(f"{where}: {wrong[0] if wrong else 'name'} is {table.get(wrong[0] if wrong else 'name')!r}; "
-                        "a text is right")  # fmt: skip
+        key = wrong[0] if wrong else "name"
+        raise SpecError(f"{where}: {key} is {shown(table.get(key))}; a text is right")
+    if len(table["name"]) > MOST_NAME or not table["name"].isprintable():
+        raise SpecError(f"{where}: name is {shown(name)}; text of one line with 1 to {MOST_NAME} characters is right")
+    if not isinstance(table.get("each", False), bool):
+        raise SpecError(f"{where}: each is {shown(table['each'])}; true or false is right")
     inputs, batch = table.get("inputs", []), table.get("batch", 0)
     if not isinstance(inputs, list) or not all(isinstance(name, str) for name in inputs):
-        raise SpecError(f"{where}: inputs is {inputs!r}; a list of stages before it is right")
-    if isinstance(batch, bool) or not isinstance(batch, int):
-        raise SpecError(f"{where}: batch is {batch!r}; a whole number is right")
+        raise SpecError(f"{where}: inputs is {shown(inputs)}; a list of stages before it is right")
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MOST_BATCH:
+        raise SpecError(f"{where}: batch is {shown(batch)}; a whole number from 1 to {MOST_BATCH:,} is right")
     texts: dict[str, Any] = {field: table[key] for key, field in _TEXTS.items() if key in table}
     if texts.get("model"):
         texts["model"] = _model_path(where, folder, texts["model"])
@@ -65,5 +81,5 @@ def _model_path(where: str, folder: Path, text: str) -> str:
     spec = find_spec(package) if package.isidentifier() else None
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not places:
-        raise SpecError(f"{where}: model {text!r}: no package {package!r} is installed; a path has no colon")
+        raise SpecError(f"{where}: model {shown(text)}: no package {shown(package)} is installed; a path has no colon")
     return str(Path(places[0]) / rest)

@@ -8,6 +8,7 @@ from typing import Any
 from nearpeak.base.canonical_json import canonical_json
 from nearpeak.base.input_files import reading, toml_of_file
 from nearpeak.base.registry import entry_of
+from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.errors import SpecError
 
 FOLDER = Path(__file__).parent / "engines"
@@ -60,6 +61,9 @@ class EngineCosts:
     """Share of what is free after weights and activations that the cache takes."""
     reserves_output: bool = False
     """Whether a request starts only when the cache can hold all of its tokens."""
+    rank_wait_count: int = 0
+    """Most steps that a prompt of one attention rank waits for prompts of the others; means of closed loops count it.
+    Source: NVIDIA/TensorRT-LLM, attention_dp_config (enable_balance, timeout_iters)."""
     composition_ratio: float = 1.0
     """Half width of the 90 % interval of what composing kernels into steps adds, as a factor."""
     queue_ratio: float = 1.0
@@ -75,6 +79,26 @@ class EngineCosts:
         return replace(
             self, host_step_s=self.host_step_s * ratio, host_sequence_s=self.host_sequence_s * ratio,
             host_call_s=self.host_call_s * ratio, host_prompt_s=self.host_prompt_s * ratio,
+        )  # fmt: skip
+
+    def engine(
+        self, kv_block_count: int, *, rank_count: int = 1, block_tokens: int = 16, step_tokens: int = 0,
+        sequences: int = 0, context_limit: int = 0,
+    ) -> Engine:  # fmt: skip
+        """Return the engine with so many KV blocks on each of its attention ranks; 0 for its own limits.
+
+        Half of what a request costs outside the engine is its way in, half the client's way to the next one.
+
+        Raises:
+            SpecError: the family states no scheduling policy.
+        """
+        if not self.policy:
+            raise SpecError(f'engine {self.name!r}: states no scheduling policy; add policy = "vllm" or another')
+        return Engine(
+            policy=self.policy, kv_block_count=kv_block_count, block_token_count=block_tokens,
+            step_token_count=step_tokens or self.token_budget, sequence_count=sequences or self.sequence_limit,
+            context_token_count=context_limit, rank_count=rank_count, request_s=self.request_s / 2,
+            turnaround_s=self.request_s / 2, reply_delay_count=1 if self.is_overlapped else 0,
         )  # fmt: skip
 
     def padded(self, sequences: int) -> int:

@@ -69,13 +69,16 @@ def rank_source(source: TimeSource, rank_count: int) -> TimeSource:
 
 def tabulate(
     source: TimeSource, *, step_token_count: int, sequence_count: int, context_token_count: int,
-    sizes: Sequence[int] = (),
+    sizes: Sequence[int] = (), caches: Sequence[int] = (), prefixes: Sequence[int] = (),
 ) -> StepGrid:  # fmt: skip
     """Return the table of a time source within limits of tokens per step, sequences and context.
 
     Args:
         sizes: batch sizes of decode steps that must be met exactly, such as the captured sizes of device graphs; the
             size behind each becomes a knot as well.
+        caches: cached tokens of a decoding sequence that are knots, for loads that know them; spread over the context
+            otherwise.
+        prefixes: mean keys of new tokens of prompts likewise.
 
     Raises:
         SpecError: the source answers with a time that is not above 0 and finite.
@@ -85,12 +88,13 @@ def tabulate(
             raise SpecError(f"table of step times: {name}={value} must be at least 1")
     decodes = _knots(sequence_count, [*sizes, *(size + 1 for size in sizes)])
     context = max(context_token_count, 32)
-    caches = np.unique(np.round(np.geomspace(16, context, 2 + 2 * int(np.log2(context / 16)))))
+    spread = np.geomspace(16, context, 2 + 2 * int(np.log2(context / 16)))
+    cache_knots = np.unique(np.round([*caches] if caches else [1.0, *spread]).astype(np.float64))
     tokens = _knots(max(step_token_count, sequence_count, 2))
     prompts = _knots(max(step_token_count, 2))[::2]
     prompts = np.append(prompts[prompts < step_token_count], max(step_token_count, 2))
-    prefixes = np.unique(np.round(np.concatenate([[1.0], np.geomspace(16, max(context, 128), 24)])))
-    return _table(source, decodes, np.concatenate([[1.0], caches]), tokens, prompts, prefixes)
+    keys = np.unique(np.round([*prefixes] if prefixes else [1.0, *np.geomspace(16, max(context, 128), 24)]))
+    return _table(source, decodes, cache_knots, tokens, prompts, keys.astype(np.float64))
 
 
 def _knots(last: int, extra: Sequence[int] = ()) -> np.ndarray:

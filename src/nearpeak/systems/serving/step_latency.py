@@ -9,6 +9,7 @@ import numpy as np
 
 from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.work.case import Case
+from nearpeak.systems.serving.adapter_calls import adapter_calls, step_adapter_count
 from nearpeak.systems.serving.step_calls import (
     Rank,
     StepCall,
@@ -67,6 +68,7 @@ class StepTable:
         self._sums: dict[tuple[str, float, float], Any] = {}
         calls = token_calls(rank, 1, is_prompt=True)
         self.kernel_count = sum(call.times * call.kernel_count for call in calls) + rank.shape.layer_count
+        self.kernel_count += sum(call.times for call in adapter_calls(rank, 1, 1))
 
     def __call__(self, batch: StepBatch, /) -> float:
         """Return the seconds of a step (the protocol `TimeSource`)."""
@@ -99,6 +101,9 @@ class StepTable:
         is_prompt = batch.prompt_sequences > 0
         parts = self.token_s(batch.prompt_tokens + decoding, is_prompt=is_prompt)
         parts = parts + self.row_s(batch.prompt_sequences + decoding)
+        if self.rank.layout.adapter_rank and self.rank.layout.adapter_count:
+            sequences = (batch.prompt_sequences + batch.decode_sequences) / dp
+            parts = parts + self.adapter_s((batch.prompt_tokens + decoding) / dp, sequences)
         if batch.decode_sequences:
             own = max(1, batch.decode_sequences / dp)
             even = self.decode_s(own, batch.decode_kv / batch.decode_sequences)
@@ -117,6 +122,10 @@ class StepTable:
     def row_s(self, rows: float) -> Any:
         """Return the time of the output head and of sampling."""
         return self._line("row", rows) if rows else np.zeros((len(FAMILIES), _ENDS))
+
+    def adapter_s(self, tokens: float, sequences: float) -> Any:
+        """Return the time of the products of adapters of all layers over the tokens of one attention group."""
+        return self._line("adapter", tokens, step_adapter_count(self.rank.layout, sequences))
 
     def decode_s(self, sequences: float, mean_keys: float) -> Any:
         """Return the time of decode attention of all layers over the sequences of one attention group."""
@@ -137,9 +146,9 @@ class StepTable:
         keys = 2 ** (round(PROMPT_KEYS_PER_OCTAVE * math.log2(mean_keys)) / PROMPT_KEYS_PER_OCTAVE)
         return self._known([("prompt", float(_token_knots(tokens)[1]), keys)])[0] * (mean_keys / keys)
 
-    def _line(self, name: str, place: float) -> Any:
+    def _line(self, name: str, place: float, beside: float = 0.0) -> Any:
         low, high = _token_knots(place)
-        first, last = self._known([(name, float(low), 0.0), (name, float(high), 0.0)])
+        first, last = self._known([(name, float(low), beside), (name, float(high), beside)])
         return first if high == low else first + (place - low) / (high - low) * (last - first)
 
     def _known(self, knots: Sequence[tuple[str, float, float]]) -> list[Any]:
@@ -160,6 +169,8 @@ class StepTable:
     def _calls(self, name: str, first: float, second: float) -> Iterator[StepCall]:
         if name == "row":
             return row_calls(self.rank, int(first))
+        if name == "adapter":
+            return adapter_calls(self.rank, int(first), min(int(first), int(second)))
         if name == "decode":
             return decode_calls(self.rank, int(first), max(int(first), round(first * second)))
         if name == "prompt":

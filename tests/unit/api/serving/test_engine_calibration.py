@@ -61,7 +61,9 @@ def test_results_of_a_benchmark_are_read(tmp_path):
     (json.dumps(VLLM | {"max_concurrency": None}), "a.json", "states no concurrency"),
     ("concurrency,input_tokens,output_tokens\n1,2,3", "a.csv", "one of ttft_s, tpot_s"),
     ("concurrency,input_tokens,output_tokens,tpot_ms\n1,2,3,-4", "a.csv", "must be a time above 0"),
-    ("concurrency,input_tokens,output_tokens,tpot_ms\n0,2,3,4", "a.csv", "whole number of at least 1"),
+    ("concurrency,input_tokens,output_tokens,tpot_ms\n0,2,3,4", "a.csv", "whole number from 1 to 10,000"),
+    ("concurrency,input_tokens,output_tokens,tpot_ms\n999999999,2,3,4", "a.csv", "whole number from 1 to 10,000"),
+    (f"concurrency,input_tokens,output_tokens,tpot_ms\n1,{'9' * 400},3,4", "a.csv", r"402 characters\); it must be"),
 ])  # fmt: skip
 def test_files_that_cannot_be_fitted_to_are_refused_in_one_line(tmp_path, text, name, message):
     path = tmp_path / name

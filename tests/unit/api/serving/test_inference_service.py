@@ -87,6 +87,9 @@ def test_steps_of_an_ensemble_follow_each_other(tmp_path):
 @pytest.mark.parametrize(("words", "message"), [
     (("--times", "1=2ms", "--rate", "10/s", "--slo", "p99=1ms"), "no configuration meets p99 <= 0.001 s"),
     (("--times", "x"), "is not of the form"),
+    (("--times", f"{'9' * 400}=2ms"), "… (406 characters): is not of the form"),
+    (("--times", "1=9e99s"), "must be above 0 and at most 3,600 s"),
+    (("--times", "1=2ms", "--rate", f"{'9' * 400}/s"), "… (404 characters): is not a number of requests"),
     (("--times", "1=step.json"), "name the device, --on TARGET"),
     (("--times", "other:1=2ms"), "names the model 'other'"),
     (("--times", "1=2ms", "--stream", "cam=30"), "NAME=RATE/s"),
@@ -100,3 +103,17 @@ def test_wrong_words_are_refused_in_one_line(tmp_path, words, message):
         plan(tmp_path, *words)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_slowdown_that_nobody_stated_is_said_to_be_assumed(tmp_path):
+    words = ("--times", "1=2ms,16=8ms", "--rate", "100/s", "--share")
+    silent, stated = (json.loads(plan(tmp_path, *words, share, "--json")) for share in ("mps", "mps:0.3"))
+    assert (silent["sharing_ratio"], silent["is_sharing_assumed"]) == (0.5, True)
+    assert (stated["sharing_ratio"], stated["is_sharing_assumed"]) == (0.3, False)
+    text = " ".join(plan(tmp_path, *words, "mps", "--text").split())
+    assert "slowdown by a busy neighbour under MPS, 50 %, is assumed" in text
+    assert "is assumed" not in plan(tmp_path, *words, "mps:0.3", "--text")
+
+
+def test_the_answer_is_the_first_line(tmp_path):
+    assert plan(tmp_path, "--times", "1=2ms,16=8ms", "--rate", "100/s", "--text").startswith("At most ")

@@ -54,6 +54,12 @@ def test_a_calibration_page_scales_each_stage_by_what_drives_it():
     ('[[stage]]\nname = "a"\ncall = "m:f"\nbatch = 2', "batch is for a model"),
     ('[[stage]]\nname = "a"\ncall = "m:f"\ninputs = ["b"]', "takes 'b'"),
     ('[[stage]]\nname = "a"\nmodel = "no_such_package_at_all:a.onnx"', "is installed"),
+    ("stage = [1]", "stage 1: is 1; a table"),
+    ('input = 5\n[[stage]]\nname = "a"\ncall = "m:f"', "input is 5; a text is right"),
+    ('[[stage]]\nname = "a\\nb"\ncall = "m:f"', r"stage 1: name is 'a\\nb'; text of one line"),
+    ('[[stage]]\nname = "a"\ncall = "m:f"\neach = "no"', "each is 'no'; true or false is right"),
+    (f'[[stage]]\nname = "a"\nmodel = "m.onnx"\nbatch = {"9" * 400}', r"batch is 9{40}… \(400 characters\); a whole"),
+    ('[[stage]]\nname = "a"\ncall = "m:f"\n' * 101, "has 101 stages; at most 100 are right"),
 ])  # fmt: skip
 def test_a_malformed_pipeline_is_one_line(tmp_path, text, message):
     path = tmp_path / "p.toml"
@@ -61,6 +67,7 @@ def test_a_malformed_pipeline_is_one_line(tmp_path, text, message):
     with pytest.raises(SpecError, match=message) as caught:
         pipeline_of(path)
     assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
 
 
 def test_models_are_beside_the_file_or_in_a_package(tmp_path):

@@ -73,20 +73,16 @@ def test_a_closed_loop_has_the_throughput_of_its_latency():
     assert 400 * 50 / outcome.end_s == pytest.approx(8 * 50 / (ttft + 49 * tpot), rel=0.02)
 
 
-@pytest.mark.parametrize(("delay", "turnaround_s", "budget"), [(0, 0.0, 8192), (0, 0.01, 2048), (1, 0.01, 2048)])
-def test_two_loops_written_apart_agree(delay, turnaround_s, budget):
-    times = closed_loop_times(
-        ClosedLoop(concurrency=16, input_tokens=700, output_tokens=60, requests_per_client=4, token_budget=budget,
-                   reply_delay_steps=delay, turnaround_s=turnaround_s), GRID,
-    )  # fmt: skip
-    engine = Engine(
-        policy="vllm", kv_block_count=100_000, step_token_count=budget, request_s=turnaround_s / 2,
-        turnaround_s=turnaround_s / 2, reply_delay_count=delay,
-    )  # fmt: skip
-    outcome = serve(closed_load(16, 64, input_count=700, output_count=60, seed=0), engine, GRID)
-    first = turnaround_s / 2 / 4  # the way of the first request of each client counts here alone
-    assert request_metric(outcome, "ttft").mean() == pytest.approx(times.ttft_s + first)
-    assert request_metric(outcome, "tpot").mean() == pytest.approx(times.tpot_s)
+@pytest.mark.parametrize(("delay", "turnaround_s"), [(0, 0.0), (0, 0.01), (1, 0.01)])
+def test_clients_in_step_wait_for_their_own_steps_alone(delay, turnaround_s):
+    step_s, count = 0.01, 60
+    engine = Engine(policy="vllm", kv_block_count=10_000, request_s=turnaround_s / 2, turnaround_s=turnaround_s / 2,
+                    reply_delay_count=delay)  # fmt: skip
+    loop = ClosedLoop(concurrency=16, input_tokens=100, output_tokens=count, requests_per_client=4)
+    times = closed_loop_times(loop, engine, linear_grid(fixed_s=step_s))
+    assert times.ttft_s == pytest.approx(turnaround_s / 2 + (1 + delay) * step_s)
+    assert times.tpot_s == pytest.approx((count - 1 - delay) / (count - 1) * step_s)
+    assert times.duration_s == pytest.approx(4 * (count * step_s + turnaround_s) - turnaround_s / 2)
 
 
 def test_the_timeline_keeps_tokens_and_time():

@@ -4,67 +4,75 @@ from dataclasses import replace
 
 import pytest
 
+from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.errors import SpecError
-from nearpeak.systems.serving.closed_loop import ClosedLoop, closed_loop_times
+from nearpeak.systems.serving.closed_loop import ClosedLoop, closed_loop_times, rank_wait
 from nearpeak.systems.serving.engine_costs import EngineCosts
 from nearpeak.systems.serving.host_fit import fitted_costs
 from nearpeak.systems.serving.offline_throughput import best_throughput
 from nearpeak.systems.serving.static_batch import RequestBatch, batch_times
 
 LOOP = ClosedLoop(concurrency=4, input_tokens=100, output_tokens=20, requests_per_client=5)
+ENGINE = Engine(policy="vllm", kv_block_count=10_000, step_token_count=8192, sequence_count=256)
 
 
 def step_s(batch):
     return 1e-3 + 1e-5 * batch.prompt_tokens + 1e-7 * batch.decode_kv
 
 
+def times_of(loop, engine=ENGINE, source=step_s):
+    return closed_loop_times(loop, engine, loop.table(engine, source))
+
+
 def test_one_client_waits_for_its_own_steps_alone():
-    times = closed_loop_times(replace(LOOP, concurrency=1), step_s)
+    times = times_of(replace(LOOP, concurrency=1))
     assert times.ttft_s == pytest.approx(2e-3)
     assert times.tpot_s == pytest.approx(1e-3 + 1e-7 * 110, rel=1e-3)
     assert times.queued_share == 0
 
 
 def test_little_holds_for_clients_without_a_pause():
-    times = closed_loop_times(replace(LOOP, requests_per_client=50, output_spread=0.1), step_s)
+    times = times_of(replace(LOOP, requests_per_client=50, output_spread=0.1))
     cycle_s = times.ttft_s + 19 * times.tpot_s
     assert 4 * 50 / times.duration_s * cycle_s == pytest.approx(4, rel=0.02)
 
 
 def test_prompts_of_others_slow_decoding():
-    alone = closed_loop_times(replace(LOOP, concurrency=1), step_s)
-    many = closed_loop_times(replace(LOOP, concurrency=16, output_spread=0.1), step_s)
+    alone = times_of(replace(LOOP, concurrency=1))
+    many = times_of(replace(LOOP, concurrency=16, output_spread=0.1))
     assert many.tpot_s > 1.3 * alone.tpot_s
 
 
 def test_a_small_cache_keeps_requests_waiting():
-    small = closed_loop_times(replace(LOOP, concurrency=16, kv_tokens=480), step_s)
-    large = closed_loop_times(replace(LOOP, concurrency=16), step_s)
+    loop = replace(LOOP, concurrency=16)
+    small, large = (times_of(loop, replace(ENGINE, policy="tensorrt_llm", kv_block_count=count)) for count in (32, 999))
     assert small.ttft_s > 3 * large.ttft_s
     assert small.mean_batch <= 4
     assert small.queued_share > 0.5
 
 
-def test_jumps_over_decode_steps_equal_single_steps():
-    steps = []
-
-    def counted(batch):
-        steps.append(batch)
-        return 1e-3
-
-    times = closed_loop_times(replace(LOOP, concurrency=1, output_tokens=2000, requests_per_client=2), counted)
-    assert times.duration_s == pytest.approx(2 * 2000 * 1e-3)
-    assert len(steps) < 40
-
-
 def test_late_replies_delay_first_tokens():
-    late = closed_loop_times(replace(LOOP, concurrency=1, reply_delay_steps=1), step_s)
-    assert late.ttft_s == pytest.approx(closed_loop_times(replace(LOOP, concurrency=1), step_s).ttft_s + 1e-3, rel=0.1)
+    one = replace(LOOP, concurrency=1)
+    assert times_of(one, replace(ENGINE, reply_delay_count=1)).ttft_s == pytest.approx(
+        times_of(one).ttft_s + 1e-3, rel=0.1
+    )
+
+
+def test_prompts_that_wait_for_other_ranks_come_later_by_so_many_steps():
+    loop, ranks = replace(LOOP, concurrency=8, output_tokens=2000), replace(ENGINE, rank_count=4)
+    table = loop.table(ranks, step_s)
+    plain, waiting = (closed_loop_times(loop, ranks, table, rank_wait_steps=steps) for steps in (0, 60))
+    steps = rank_wait(8 / 2000, 4, 60)
+    assert 40 < steps < 60
+    assert waiting.ttft_s - plain.ttft_s == pytest.approx(0.8 * steps * plain.tpot_s)
+    assert rank_wait(1e3, 4, 60) < 0.01
+    alone = closed_loop_times(LOOP, ENGINE, LOOP.table(ENGINE, step_s), rank_wait_steps=60)
+    assert alone == times_of(LOOP)
 
 
 def test_a_cache_below_one_request_is_refused():
-    with pytest.raises(SpecError, match="holds 100 tokens; one request needs 120"):
-        replace(LOOP, kv_tokens=100)
+    with pytest.raises(SpecError, match="take 8 KV blocks; the cache has 7"):
+        times_of(LOOP, replace(ENGINE, kv_block_count=7))
 
 
 def test_a_batch_beyond_the_cache_runs_in_rounds():

@@ -95,11 +95,9 @@ def serve_batches(
     """
     most = max(config.most_batch_count, 1) if config.has_dynamic_batching else items
     if items > max(config.most_batch_count, 1):
-        raise SpecError(
-            f"model {config.name!r}: a request of {items} items exceeds max_batch_size {config.most_batch_count}"
-        )
+        raise SpecError(f"{config.words}: a request of {items} items exceeds max_batch_size {config.most_batch_count}")
     if len(arrivals_s) == 0 or (not concurrency and (np.diff(arrivals_s) < 0).any()):
-        raise SpecError(f"model {config.name!r}: arrivals must be some, and must not go back")
+        raise SpecError(f"{config.words}: arrivals must be some, and must not go back")
     devices = len(config.device_numbers) or device_count
     preferred = sorted(config.preferred_count) or [most]
     noise = np.ones(1)

@@ -1,19 +1,30 @@
 """Configuration of a served model: batching, instances and ensemble steps of a file config.pbtxt."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nearpeak.base.input_files import border, text_of_file
 from nearpeak.errors import SpecError
-from nearpeak.systems.serving.inference_server.text_proto import Field, Message, Word, parse_proto, proto_text
+from nearpeak.systems.serving.inference_server.text_proto import Field, Message, Word, line_of, parse_proto, proto_text
 
 _EMPTY = Message()
 MOST_BATCH, MOST_INSTANCES, MOST_DELAY_S = 65_536, 1_024, 3_600.0
 """Items of a batch, instances of a device and queue delay beyond which a configuration is taken for damaged."""
+MOST_NAME = 255
+"""Characters of a model's name, which is that of a folder."""
 _BATCHING = ("preferred_batch_size", "max_queue_delay_microseconds")
 KINDS = ("KIND_GPU", "KIND_CPU", "KIND_AUTO", "KIND_MODEL")
 """Kinds of instance groups. Source: triton-inference-server/common, protobuf/model_config.proto."""
+
+
+class FieldError(SpecError):
+    """A value of a configuration that no server takes, with the name of its field."""
+
+    def __init__(self, message: str, field_name: str) -> None:
+        """Keep the field beside the message."""
+        super().__init__(message)
+        self.field_name = field_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +37,10 @@ class EnsembleStep:
     """Its inputs, and the tensors of the ensemble that they take."""
     outputs: tuple[tuple[str, str], ...]
     """Its outputs, and the tensors of the ensemble that they give."""
+
+
+EMPTY_STEP = EnsembleStep(model="", inputs=(), outputs=())
+"""Step of an ensemble that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +70,30 @@ class ModelConfig:
     """Steps of an ensemble; none for a model of its own."""
     message: Message = _EMPTY
     """The whole configuration as it was read."""
+    file: str = field(default="", compare=False)
+    """File that states it; empty for one that was made."""
 
     def __post_init__(self) -> None:
         """Refuse batches that cannot be formed."""
-        for what, value, least, most in (
-            ("max_batch_size", self.most_batch_count, 0, MOST_BATCH),
-            ("instances", self.instance_count, 1, MOST_INSTANCES),
-            ("queue delay in seconds", self.queue_delay_s, 0, MOST_DELAY_S),
+        for what, name, value, least, most in (
+            ("max_batch_size", "max_batch_size", self.most_batch_count, 0, MOST_BATCH),
+            ("instances", "count", self.instance_count, 1, MOST_INSTANCES),
+            ("queue delay in seconds", _BATCHING[1], self.queue_delay_s, 0, MOST_DELAY_S),
         ):
             if not least <= value <= most:
-                raise SpecError(f"model {self.name!r}: {what} is {value:g}; {least} to {most:g} is right")
+                raise FieldError(f"{self.words}: {what} is {value:g}; {least} to {most:g} is right", name)
         wrong = [size for size in self.preferred_count if not 1 <= size <= self.most_batch_count]
         if wrong:
-            raise SpecError(
-                f"model {self.name!r}: preferred_batch_size {wrong[0]} lies outside 1 to max_batch_size "
-                f"{self.most_batch_count}"
+            raise FieldError(
+                f"{self.words}: preferred_batch_size {wrong[0]} lies outside 1 to max_batch_size "
+                f"{self.most_batch_count}",
+                _BATCHING[0],
             )
+
+    @property
+    def words(self) -> str:
+        """The model, with its file where it has one, for messages."""
+        return f"{self.file}: model {self.name!r}" if self.file else f"model {self.name!r}"
 
 
 @border("config")
@@ -80,7 +103,12 @@ def read_model_config(path: Path) -> ModelConfig:
     Raises:
         SpecError: the file is none, or states batches that cannot be formed.
     """
-    return model_config_of(text_of_file(path, f"config {path}"), str(path))
+    text = text_of_file(path, f"config {path}")
+    try:
+        return model_config_of(text, str(path))
+    except FieldError as error:
+        line = line_of(text, error.field_name)
+        raise SpecError(f"{error}" + (f" (line {line})" if line else "")) from None
 
 
 def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
@@ -91,20 +119,33 @@ def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
     (8, 0.0001, True)
     """
     message = parse_proto(text, name)
+    for part in ("dynamic_batching", "instance_group", "ensemble_scheduling"):
+        if len(message.messages(part)) < len(message.all(part)):
+            raise FieldError(f"{name}: {part} is a value; a message in braces is right", part)
     batching, groups = message.messages("dynamic_batching"), message.messages("instance_group")
     names = message.all("name")
-    if not names or not str(names[0]).strip():
+    if not names or not isinstance(names[0], str) or not names[0].strip():
         raise SpecError(f"{name}: states no name of the model")
+    if len(names[0]) > MOST_NAME or "\n" in names[0]:
+        raise SpecError(f"{name}: name {names[0][:40]!r}: is no name of one line with at most {MOST_NAME} characters")
     counts = [_whole(group, "count", name, 1) for group in groups]
     kinds = {str(value) for group in groups for value in group.all("kind")}
     if len(kinds) > 1:
-        raise SpecError(f"{name}: instance groups of several kinds ({', '.join(sorted(kinds))}); split the model")
+        raise FieldError(f"{name}: instance groups of several kinds ({', '.join(sorted(kinds))[:80]}); split the model",
+                         "kind")  # fmt: skip
     if unknown := sorted(kinds - set(KINDS)):
-        raise SpecError(f"{name}: kind {unknown[0][:40]} of an instance group is not one of {', '.join(KINDS)}")
+        raise FieldError(
+            f"{name}: kind {unknown[0][:40]} of an instance group is not one of {', '.join(KINDS)}", "kind"
+        )
     devices = _numbers(groups, "gpus", name)
+    if len(devices) > MOST_INSTANCES:
+        raise FieldError(f"{name}: gpus holds {len(devices):,} devices; at most {MOST_INSTANCES:,} are right", "gpus")
     if min(devices, default=0) < 0:
-        raise SpecError(f"{name}: gpus holds {min(devices)}; devices are numbered from 0")
+        raise FieldError(f"{name}: gpus holds {min(devices)}; devices are numbered from 0", "gpus")
     steps = tuple(_step(step) for part in message.messages("ensemble_scheduling") for step in part.messages("step"))
+    if message.messages("ensemble_scheduling") and not all(step.model for step in steps or [EMPTY_STEP]):
+        raise FieldError(f"{name}: ensemble_scheduling has no step, or one without model_name, a text",
+                         "ensemble_scheduling")  # fmt: skip
     if any(step.model == str(names[0]) for step in steps):
         raise SpecError(f"{name}: a step of the ensemble names the ensemble itself; name another model")
     return ModelConfig(
@@ -113,7 +154,7 @@ def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
         preferred_count=tuple(_numbers(batching, "preferred_batch_size", name)),
         queue_delay_s=sum(_numbers(batching, "max_queue_delay_microseconds", name)) / 1e6,
         instance_count=sum(counts) or 1, instance_kind=next(iter(kinds), "KIND_GPU"),
-        device_numbers=tuple(sorted(set(devices))), steps=steps, message=message,
+        device_numbers=tuple(sorted(set(devices))), steps=steps, message=message, file=name,
     )  # fmt: skip
 
 
@@ -121,7 +162,7 @@ def _numbers(messages: Sequence[Message], field: str, name: str) -> list[int]:
     values = [value for message in messages for value in message.all(field)]
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) < len(values):
-        raise SpecError(f"{name}: {field} must be whole numbers")
+        raise FieldError(f"{name}: {field} must be whole numbers", field)
     return numbers
 
 
@@ -134,7 +175,8 @@ def _step(message: Message) -> EnsembleStep:
         maps = message.messages(field)
         return tuple((str((pair.all("key") or [""])[0]), str((pair.all("value") or [""])[0])) for pair in maps)
 
-    model = str((message.all("model_name") or [""])[0])
+    named = (message.all("model_name") or [""])[0]
+    model = named if isinstance(named, str) else ""
     return EnsembleStep(model=model, inputs=pairs("input_map"), outputs=pairs("output_map"))
 
 

@@ -14,6 +14,8 @@ _TOKEN = re.compile(
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 MOST_DEPTH = 50
 """Messages inside messages that are read."""
+MOST_DIGITS = 32
+"""Characters of a number that is read."""
 MOST_CHARACTERS = 1 << 20
 """Length of a text that is read; configurations have some thousand characters."""
 
@@ -133,6 +135,8 @@ def _value(tokens: _Tokens, depth: int, *, has_colon: bool) -> object:
     kind = tokens.kind
     if kind not in ("text", "number", "word"):
         raise tokens.error("a value")
+    if kind == "number" and len(tokens.value) > MOST_DIGITS:
+        raise tokens.error(f"a number of at most {MOST_DIGITS} characters")
     text = tokens.next()
     if kind == "number":
         return float(text) if re.search(r"[.eE]", text) else int(text)
@@ -146,6 +150,18 @@ def _value(tokens: _Tokens, depth: int, *, has_colon: bool) -> object:
 
 def _unquoted(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text[1:-1])
+
+
+def line_of(text: str, field: str) -> int:
+    r"""Return the first line that names a field, comments left out; 0 where none does.
+
+    >>> line_of('name: "count" # count\ncount: 3', "count")
+    2
+    """
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "word" and match[0] == field:
+            return text.count("\n", 0, match.start()) + 1
+    return 0
 
 
 def proto_text(message: Sequence[Field], indent: str = "") -> str:
