@@ -5,6 +5,7 @@ for each series: one value for each commit, between blanks or lines. Histories o
 projects (`graphs/…/<benchmark>.json`), as are the series that databases and browsers test their detectors on.
 """
 
+import itertools
 import math
 import os
 import zlib
@@ -18,9 +19,11 @@ from benchmarks._series import SIZES, Values
 
 VARIABLE = "NEARPEAK_NOISE_SERIES"
 COMMITS = 200
-HALF_WINDOW = 12
-"""Values on each side over which the median is the level that is taken out."""
-BLOCK_MEANS = (8, 20)
+HALF_WINDOWS = (12, 40)
+"""Values on each side over which the median is the level that is taken out; a longer window leaves slower noise."""
+CHOSEN_ON = frozenset({"mongodb", "mozilla", "photutils"})
+"""Sources on which the constants of the detector were chosen: they score nothing."""
+BLOCK_MEANS = (8, 20, 50)
 """Mean lengths of blocks of the stationary bootstrap; source: Politis and Romano 1994, JASA 89(428)."""
 
 
@@ -44,20 +47,20 @@ def folder() -> Path | None:
     return Path(named) if named else None
 
 
-def halves(root: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the sources on which rules may be chosen, and those that score them: every other one by name."""
-    sources = sorted(one.name for one in root.iterdir() if one.is_dir())
-    return tuple(sources[::2]), tuple(sources[1::2])
+def scoring(root: Path) -> tuple[str, ...]:
+    """Return the sources that no constant was chosen on."""
+    return tuple(sorted(one.name for one in root.iterdir() if one.is_dir() and one.name not in CHOSEN_ON))
 
 
-def resampled(root: Path, sources: tuple[str, ...], repetitions: int, block_mean: int) -> Iterator[Noisy]:
+def resampled(root: Path, sources: tuple[str, ...], repetitions: int) -> Iterator[Noisy]:
     """Yield series of the noise of `sources`: three without a step for each one of every size."""
     for source in sources:
-        for file in sorted((root / source).glob("*.txt")):
-            noise = residuals(np.array(file.read_text(encoding="utf-8").split(), dtype=np.float64))
+        files = sorted((root / source).glob("*.txt"))
+        for file, half, block_mean in itertools.product(files, HALF_WINDOWS, BLOCK_MEANS):
+            noise = residuals(np.array(file.read_text(encoding="utf-8").split(), dtype=np.float64), half)
             for size in (0.0, *SIZES):
                 for number in range(repetitions if size else 3 * repetitions):
-                    text = f"{source} {file.stem} {size} {number} {block_mean}"
+                    text = f"{source} {file.stem} {size} {number} {half} {block_mean}"
                     rng = np.random.default_rng(zlib.crc32(text.encode()))
                     drawn = _blocks(noise, block_mean, rng)
                     place = int(rng.integers(round(0.3 * COMMITS), round(0.7 * COMMITS) + 1))
@@ -68,14 +71,14 @@ def resampled(root: Path, sources: tuple[str, ...], repetitions: int, block_mean
                     )  # fmt: skip
 
 
-def residuals(values: Values) -> Values:
+def residuals(values: Values, half: int) -> Values:
     """Return what a running median leaves of the logarithms.
 
-    >>> residuals(np.array([1.0] * 30 + [2.0] * 30)).any()
+    >>> residuals(np.array([1.0] * 30 + [2.0] * 30), 12).any()
     False
     """
     x = np.log(values)
-    near = (x[max(0, place - HALF_WINDOW) : place + HALF_WINDOW + 1] for place in range(x.size))
+    near = (x[max(0, place - half) : place + half + 1] for place in range(x.size))
     return x - np.array([np.median(part) for part in near])
 
 

@@ -28,7 +28,8 @@ DETECTOR, VERSION = "levels", 3
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
 CONFIRMED_RATIO, SUSPECT_RATIO = 0.5, 0.1
-"""Chance of a change within REACH values from which it is confirmed, if the values beside it bear it out, or suspected."""
+"""Chance of a change within REACH values from which it is confirmed where the values beside it bear it out, or
+suspected."""
 FLOOR_RATIO = 0.005
 """Smaller changes are not reported."""
 REACH = 5

@@ -26,8 +26,10 @@ CLEAR_SIGMA, CLEAR_VALUES = 7.0, 8
 """Step over the scatter of the wider side that is a change at this many values of the shorter side, and as many times
 more at fewer, down to LEAST_VALUES."""
 LEAST_VALUES = 3
-PENALTY = 3.0
-"""Penalty of a change in the segmentation of the whole series, over the logarithm of its number of values."""
+STRONG = 4.0
+"""Strength from which a change needs no segmentation of the whole series to agree."""
+FINE_PENALTY, PENALTY = 1.5, 3.0
+"""Penalties of a change in the segmentations of the whole series, over the logarithm of its number of values."""
 LEAST_SPREAD = 5e-4
 MOST_LAG = 10
 _ROBUST = 1.4826
@@ -39,8 +41,8 @@ def supported(x: Floats, chances: Mapping[int, float], least_ratio: float) -> se
     """Return the places of changes that the values beside them bear out.
 
     Places whose chance is at least `least_ratio` must be separated from their neighbours by themselves; the weakest one
-    goes first, and its neighbours are then judged by longer sides. All others, and those that went, are kept where a
-    segmentation of the whole series has a change there.
+    goes first, and its neighbours are then judged by longer sides. Those that stay are kept where a segmentation of the
+    whole series has a change there, or without it if they are strong; all others only where a coarser one has.
 
     Args:
         x: values [values], logarithms.
@@ -50,19 +52,23 @@ def supported(x: Floats, chances: Mapping[int, float], least_ratio: float) -> se
     >>> supported(x, {20: 0.9, 40: 0.9, 60: 0.2}, 0.5)
     {40}
     """
+    strengths: dict[int, float] = {}
     kept = sorted(place for place, chance in chances.items() if chance >= least_ratio)
     while kept:
         edges = [0, *kept, x.size]
-        strengths = [_strength(x, *edges[i : i + 3]) for i in range(len(kept))]
-        weakest = int(np.argmin(strengths))
+        strengths = {place: _strength(x, *edges[i : i + 3]) for i, place in enumerate(kept)}
+        weakest = min(kept, key=strengths.__getitem__)
         if strengths[weakest] >= 1:
             break
-        del kept[weakest]
-    rest = chances.keys() - set(kept)
-    if not rest:
-        return set(kept)
-    agreed = kernel_changes(x)
-    return {*kept, *(place for place in rest if any(abs(place - one) <= AGREEING_VALUES for one in agreed))}
+        kept.remove(weakest)
+    sure = {place for place in kept if strengths[place] >= STRONG}
+    if len(sure) == len(chances):
+        return sure
+    sums = _kernel_sums(x)
+    for penalty, places in ((FINE_PENALTY, set(kept) - sure), (PENALTY, chances.keys() - set(kept))):
+        changes = _kernel_changes(sums, penalty * math.log(x.size)) if places else []
+        sure |= {place for place in places if any(abs(place - one) <= AGREEING_VALUES for one in changes)}
+    return sure
 
 
 def _strength(x: Floats, start: int, place: int, end: int) -> float:
@@ -96,12 +102,12 @@ def _gain(near: Floats, size: int) -> float:
 
 
 def _kernel(x: Floats) -> Floats:
-    """Return exp(−(x_i − x_j)² / median of all such squares) [values, values]."""
+    """Return exp(−(x_i − x_j)² / median of such squares, of an even and an odd place) [values, values]."""
     squares = (x[:, None] - x[None, :]) ** 2
-    pairs = squares[np.triu_indices(x.size, 1)]
+    pairs = squares[::2, 1::2].ravel()
     middle = float(np.partition(pairs, pairs.size // 2)[pairs.size // 2])
-    kernel: Floats = np.exp(squares / -max(middle, LEAST_SPREAD**2))
-    return kernel
+    np.multiply(squares, -1 / max(middle, LEAST_SPREAD**2), out=squares)
+    return np.exp(squares, out=squares)
 
 
 def _inflation(off: Floats) -> float:
@@ -116,28 +122,32 @@ def _inflation(off: Floats) -> float:
     return max(1.0, 1 + 2 * total / variance)
 
 
-def kernel_changes(x: Floats) -> list[int]:
+def _kernel_sums(x: Floats) -> Floats:
+    """Return the sums of the kernel over all rows and columns before [values + 1, values + 1]."""
+    sums = np.zeros((x.size + 1, x.size + 1))
+    np.cumsum(_kernel(x), axis=0, out=sums[1:, 1:])
+    np.cumsum(sums[1:, 1:], axis=1, out=sums[1:, 1:])
+    return sums
+
+
+def _kernel_changes(sums: Floats, penalty: float) -> list[int]:
     """Return the changes of the segmentation with the least scatter in the kernel's sense and a penalty for each.
 
-    Shapes: `x` [values].
+    Source: Arlot, Celisse and Harchaoui 2019, JMLR 20(162).
 
-    >>> kernel_changes(np.repeat([0.0, 0.1, 0.0], 40))
+    >>> _kernel_changes(_kernel_sums(np.repeat([0.0, 0.1, 0.0], 40)), 14.0)
     [40, 80]
     """
-    kernel = _kernel(x)
-    sums = np.zeros((x.size + 1, x.size + 1))
-    np.cumsum(np.cumsum(kernel, axis=0), axis=1, out=sums[1:, 1:])
-    diagonal = np.diagonal(sums)
-    penalty = PENALTY * math.log(x.size)
-    best, before = np.zeros(x.size + 1), np.zeros(x.size + 1, dtype=np.int64)
-    best[0] = -penalty
-    for end in range(1, x.size + 1):
+    size = len(sums) - 1
+    lengths, diagonal = np.arange(size, 0, -1.0), np.diagonal(sums).copy()
+    best, before = np.full(size + 1, -penalty), np.zeros(size + 1, dtype=np.int64)
+    for end in range(1, size + 1):
         # A segment from `start` on costs its length less its mean row sum; the lengths add up to the same.
-        inner = sums[end, end] - 2 * sums[end, :end] + diagonal[:end]
-        costs = best[:end] - inner / np.arange(end, 0, -1) + penalty
-        before[end] = start = int(np.argmin(costs))
-        best[end] = costs[start]
-    places, end = [], x.size
+        inner = diagonal[:end] + diagonal[end] - 2 * sums[end, :end]
+        costs = best[:end] - inner / lengths[size - end :]
+        before[end] = start = int(costs.argmin())
+        best[end] = costs[start] + penalty
+    places, end = [], size
     while (end := int(before[end])) > 0:
         places.append(end)
     return places[::-1]

@@ -122,7 +122,7 @@ def job(tmp_path, monkeypatch):
         store = folder / ".nearpeak" / FILE
         if words[0] == "measure" and not played.measured:
             (folder / ".nearpeak" / "results.jsonl").write_text("{}\n")
-        if words[0] == "measure" and not played.measured or words[:2] == ("store", "import"):
+        if (words[0] == "measure" and not played.measured) or words[:2] == ("store", "import"):
             with store.open("ab") as file:
                 file.write(words[words.index("--branch") + 1].encode() + b";")
         if words[0] == "gate":

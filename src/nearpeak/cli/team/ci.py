@@ -52,8 +52,9 @@ def ci(
     """Measure a commit in a job of GitHub Actions or GitLab CI, judge it, comment on the review, and keep the history.
 
     The store of the default branch lies on a branch of its own; only runs on the default branch renew it, after the
-    verdict, and a job that comes second reads it again first. A fork's job may not write: it is judged alike, and its report stays in the
-    job's summary. Exit codes are those of 'nearpeak gate'; a first run, without any history, passes.
+    verdict, and a job that comes second reads it again first. A fork's job may not write: it is judged alike, and its
+    report stays in the job's summary. Exit codes are those of 'nearpeak gate'; a first run, without any history,
+    passes.
     """
     from nearpeak.gate.history_branch import FILE, fetch_history
     from nearpeak.gate.pipeline_event import pipeline_event

@@ -89,7 +89,9 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
 
 def _preloads(arms: tuple[Arm, Arm], timing: Timing) -> tuple[str, ...]:
     """Return what both servers load at once; what a user's function imports is known after the first round only."""
-    needed = [name for arm in arms if not abilities_of(arm.runner).argument for name in abilities_of(arm.runner).preload]
+    needed = [
+        name for arm in arms if not abilities_of(arm.runner).argument for name in abilities_of(arm.runner).preload
+    ]
     return tuple(dict.fromkeys((*needed, *(("torch",) if timing.validate else ()))))
 
 
