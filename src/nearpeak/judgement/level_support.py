@@ -84,10 +84,10 @@ def _strength(x: Floats, start: int, place: int, end: int) -> float:
     spread = max(LEAST_SPREAD, *(_ROBUST * float(np.median(np.abs(part))) for part in off))
     clear = abs(middles[1] - middles[0]) / spread / (CLEAR_SIGMA * max(1.0, CLEAR_VALUES / lasting))
     if lasting >= LEAST_VALUES and clear >= 1:
-        return clear
+        return float(clear)
     needed = _inflation(np.concatenate(off)) ** MEMORY_POWER
     gain = _gain(near, size) / math.log(near.size) / needed
-    return min(gain / LEAST_GAIN, gain * lasting / LEAST_LASTING)
+    return float(min(gain / LEAST_GAIN, gain * lasting / LEAST_LASTING))
 
 
 def _gain(near: Floats, size: int) -> float:
