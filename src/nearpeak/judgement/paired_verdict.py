@@ -25,8 +25,8 @@ def judged(rounds: Sequence[Round], tolerance_ratio: float) -> Judgement:
 
     A round counts once, by the median over its fours of turns: within a pair of processes, samples share their memory
     layout, so that the process is what is repeated. Regression: the interval of the mean over rounds (from 10 on, the
-    trimmed mean) lies above 0 and the mean is at least the tolerance. Improvement is the mirror. Invariant: neither, and the 90 % interval lies
-    within the tolerance. Otherwise inconclusive.
+    trimmed mean) lies above 0 and the mean is at least the tolerance. Improvement is the mirror. Invariant: neither,
+    and the 90 % interval lies within the tolerance. Otherwise inconclusive.
 
     Raises:
         SpecError: fewer than two rounds, or a tolerance that is not between 0 and 1.
