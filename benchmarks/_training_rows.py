@@ -190,9 +190,7 @@ def _deep_learning_examples(row: Row) -> tuple[TransformerShape, TrainingPlan, s
     section = str(extra_of(row).get("section", "")).lower()
     if row["model"] != "LanguageModeling/BERT" or "pre-training" not in section:
         raise UnansweredError("no rank program of this model")
-    if row["precision"] == "tf32":
-        raise UnansweredError("products in TF32 have no kernel model")
-    precision = {"amp_fp16": "fp16", "fp32": "fp32"}.get(str(row["precision"]), "")
+    precision = {"amp_fp16": "fp16", "fp32": "fp32", "tf32": "tf32"}.get(str(row["precision"]), "")
     micro, devices = _whole(row, "micro_batch"), _whole(row, "n_gpus")
     batch = _whole(row, "global_batch", micro * _whole(row, "grad_accum") * devices)
     if not precision or batch % (micro * devices):

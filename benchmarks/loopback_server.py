@@ -36,9 +36,9 @@ def measure() -> Iterator[Figure]:
             words = ", ".join(f"{1e3 * here:.2f} / {1e3 * there:.2f} ms" for here, there in pairs)
             print(f"  batches to {most}, delay {1e3 * delay_s:g} ms, {share * rate:.0f}/s: p50, p99 measured / "
                   f"simulated {words}; client late by at most {1e3 * measured.late_s:.1f} ms", flush=True)  # fmt: skip
-    p50, p99 = np.median(errors, axis=0)
-    yield Figure(name="loopback_p50_error", value=float(p50), unit="", bar=f"<= {BAR}", passed=p50 <= BAR, seed=SEED)
-    yield Figure(name="loopback_p99_error", value=float(p99), unit="", bar=f"<= {BAR}", passed=p99 <= BAR, seed=SEED)
+    p50, p99 = np.median(errors, axis=0).tolist()
+    yield Figure(name="loopback_p50_error", value=p50, unit="", bar=f"<= {BAR}", passed=p50 <= BAR, seed=SEED)
+    yield Figure(name="loopback_p99_error", value=p99, unit="", bar=f"<= {BAR}", passed=p99 <= BAR, seed=SEED)
     worst = float(np.max(errors, axis=0)[1])
     yield Figure(name="loopback_worst_p99_error", value=worst, unit="", bar="", passed=True, seed=SEED)
     tail = stalled()

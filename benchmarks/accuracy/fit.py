@@ -28,7 +28,7 @@ from nearpeak.prediction.calibration.coefficient_file import (
 from nearpeak.prediction.calibration.coefficient_store import mean_coefficients
 from nearpeak.prediction.calibration.fit import Fit, Times, fit
 from nearpeak.prediction.residual_correction import correction_of
-from nearpeak.targets import target_of
+from nearpeak.targets import TARGETS, target_of
 
 ALLOWED_BUCKETS = range(3, 20)
 """Shape buckets that may be read; 0 to 2 are not in the corpus."""
@@ -37,6 +37,9 @@ PRIOR_ROWS = 3.0
 ASTRAY = 1.05
 """Ratio of mean deviations above which a fit held near all devices has missed the minimum of its own."""
 SEED = 20261120
+_HEAD = """# Written by `python -m benchmarks.accuracy.fit CORPUS{options}`:
+# folds 0 and 1 of the sites of each device, at most {rows} rows for each fit, seed {seed}; intervals on fold 2.
+"""
 ALONE = 2.0
 """How much wider, in logarithms, an interval is where no device can be left out to measure it."""
 SOURCES = {
@@ -56,17 +59,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--family", default="", help="one family, e.g. gemm; all by default")
+    parser.add_argument("--maker", default="", help="devices of one maker, e.g. amd; all by default")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--intervals", action="store_true", help="keep all but the intervals of devices")
     parser.add_argument("--corrections", action="store_true", help="keep scalars, fit corrections and set intervals")
     options = parser.parse_args()
-    for family in families(options.family):
+    for family in (_of_maker(one, options.maker) for one in families(options.family)):
         if options.intervals or options.corrections:
             _set_anew(family, options.corpus, options.out / family.name, options.corrections)
             continue
         (options.out / family.name).mkdir(exist_ok=True, parents=True)
         for stem, groups in _files(family, options.corpus):
-            (options.out / family.name / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
+            text = "\n".join([_HEAD.format(options=_asked(options), seed=SEED, rows=family.sample_count), *groups])
+            (options.out / family.name / f"{stem}.toml").write_text(text, encoding="utf-8")
+
+
+def _asked(options: argparse.Namespace) -> str:
+    """Return the options that chose what was fitted, as they are written."""
+    return "".join(f" --{name} {value}" for name in ("family", "maker") if (value := getattr(options, name)))
+
+
+def _of_maker(family: Family, maker: str) -> Family:
+    """Return a family whose blocks are of devices of one maker; as it is where none is named."""
+
+    def blocks(folder: Path) -> Iterator[Block]:
+        known = (block for block in family.blocks(folder) if block.device.partition(":")[0] in TARGETS)
+        yield from (block for block in known if maker_of(block) == maker)
+
+    return replace(family, blocks=blocks) if maker else family
 
 
 def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
@@ -80,7 +100,9 @@ def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
             yield stem, files[stem]
             print(f"fitted {family.name}.{kind} of {stem}", flush=True)
         stem, telling = f"_prior_{maker}", [block for block in blocks if family.tells_of_others(block)]
-        files.setdefault(stem, []).append(_prior(family, kind, telling or blocks))
+        if not telling:
+            continue  # what another format tells is nearer
+        files.setdefault(stem, []).append(_prior(family, kind, telling))
         yield stem, files[stem]
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
 

@@ -29,6 +29,8 @@ HOST_TIMED = ("neusight",)
 """Sources whose every row includes the host's launch, which then is part of what is predicted."""
 READY_SOURCES = ("aiter", "infersim")
 """Sources that time the product alone, with A quantised beforehand."""
+SUSTAINED_SOURCES = ("neusight", "simumax")
+"""Sources of work that goes on: a kernel 25 times in a row after warming up, and products of training runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ PRODUCTS = {
     "fp8": Product(op="scaled_gemm", dtype="fp8_tensor", quantises_input=True),
     "fp8_block": Product(op="scaled_gemm", dtype="fp8_block", quantises_input=True),
     "nvfp4": Product(op="scaled_gemm", dtype="nvfp4", quantises_input=True),
+    "mxfp4": Product(op="scaled_gemm", dtype="mxfp4", quantises_input=True),
+    "int8": Product(op="scaled_gemm", dtype="int8_row"),
 }
 """Products by the corpus' name of a format; `fp8_static`, `sq` and weight-only formats are not scored yet."""
 
@@ -74,7 +78,8 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
         source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
         axes=axes, measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(axes["n"], axes["k"]),
         setting=Setting(
-            quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED
+            quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED,
+            is_sustained=source in SUSTAINED_SOURCES or None,
         ),
     )  # fmt: skip
 
@@ -98,7 +103,10 @@ FAMILY = Family(
         "neusight", "aiter",
     ),
     fixed=_fixed,
+    # In int8 kernels in assembly ran on the MI300X, but slower ones of a template library alone on the MI355X.
+    alone=("aiter mi355x int8",),
     # Caches of two halves keep little from one kernel to the next.
     starts=({}, {"quantise_residency_ratio": 0.1, "residency_ratio": 0.1}),
+    least_rows_count=300,
     tree_count=100,  # they are asked for by the million
 )  # fmt: skip

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 @overload
 def predict(
-    cases: Case, target: str | Target, *, calibration: Path | None = ..., correction: bool = ..., elsewhere: bool = ...
+    cases: Case,
+    target: str | Target,
+    *,
+    calibration: Path | None = ...,
+    correction: bool = ...,
+    elsewhere: bool = ...,
+    sustained: bool | None = ...,
 ) -> "Prediction": ...
 @overload
 def predict(
@@ -33,6 +39,7 @@ def predict(
     calibration: Path | None = ...,
     correction: bool = ...,
     elsewhere: bool = ...,
+    sustained: bool | None = ...,
 ) -> StepPrediction: ...
 @overload
 def predict(
@@ -42,6 +49,7 @@ def predict(
     calibration: Path | None = ...,
     correction: bool = ...,
     elsewhere: bool = ...,
+    sustained: bool | None = ...,
 ) -> "PredictionTable": ...
 
 
@@ -52,6 +60,7 @@ def predict(
     calibration: Path | None = None,
     correction: bool = True,
     elsewhere: bool = False,
+    sustained: bool | None = None,
 ) -> Any:
     """Return the time that good software is expected to reach.
 
@@ -62,6 +71,8 @@ def predict(
         correction: whether the bounded correction on top of the scalars (at most 25 %, the term `library`) is applied
             where a device has one.
         elsewhere: whether intervals are those of other software and another way of timing than behind the scalars.
+        sustained: whether such work goes on for seconds, at the clock that the board's power allows over the mix, or
+            comes in bursts of milliseconds; by default steps are sustained, cases and tables of them are bursts.
 
     Raises:
         NotModelledError: no form answers for an operator, or the device states too little.
@@ -73,7 +84,7 @@ def predict(
     """
     device_of, predict_case, predict_table = _functions()
     device, calibration = device_of(target), _file(calibration)
-    setting = _setting(correction, elsewhere)
+    setting = _setting(correction, elsewhere, sustained)
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
     from nearpeak.ops.shared.tables.case_table import table_from
@@ -170,12 +181,12 @@ def _functions() -> tuple[Any, Any, Any]:
     return questions.device_of, predict_case, predict_table
 
 
-@lru_cache(maxsize=4)
-def _setting(correction: bool, elsewhere: bool) -> "Setting":
+@lru_cache(maxsize=12)
+def _setting(correction: bool, elsewhere: bool, sustained: bool | None) -> "Setting":
     from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
 
-    return Setting(is_corrected=correction, measured_by=OTHER_SOURCE if elsewhere else "")
+    return Setting(is_corrected=correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained)
 
 
 def _file(calibration: Any) -> Path | None:

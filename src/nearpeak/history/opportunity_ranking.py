@@ -12,6 +12,7 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.history.commit_points import points_of
 from nearpeak.history.failed_series import WORDS
+from nearpeak.history.series_state import prediction_of
 from nearpeak.history.stored_devices import case_of_series, target_of_device
 from nearpeak.judgement.opportunities import ranked
 from nearpeak.judgement.opportunities.padding import padded_axes
@@ -132,7 +133,11 @@ def _timed(timed: Newest, newest: Sequence[Newest], model: str) -> TimedCase:
     )  # fmt: skip
     work = work_of(row.case)
     matrix_flop = sum(int(flop) for unit, flop in work.flop.items() if unit.startswith("matrix."))
-    row = dataclasses.replace(row, matrix_flop=matrix_flop, moved_bytes=work.read_bytes + work.write_bytes)
+    expected = prediction_of(series)
+    row = dataclasses.replace(
+        row, matrix_flop=matrix_flop, moved_bytes=work.read_bytes + work.write_bytes,
+        expected_s=None if expected is None else expected.time_s,
+    )  # fmt: skip
     if target is not None:
         row = _with_bound(row, target)
     return dataclasses.replace(row, alternatives=tuple(_alternatives(timed, beside, target)))

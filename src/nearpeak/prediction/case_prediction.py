@@ -17,11 +17,20 @@ from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.ops.shared.tables.case_table import CaseGroup, CaseTable
 from nearpeak.prediction.calibration.intervals import cells_of, ends_by_band, stretched
+from nearpeak.prediction.documented_target import stock_of
 from nearpeak.prediction.engine.engine_coefficients import has_engine_model
 from nearpeak.prediction.engine.engine_prediction import engine_prediction
 from nearpeak.prediction.kernel_model import USUAL, CaseColumns, KernelModel, Rows, Setting, case_columns, leading
 from nearpeak.prediction.model_choice import model_of
-from nearpeak.prediction.power.predicted_energy import POWER_TERM, may_hide_power_limit, power_limit_cost
+from nearpeak.prediction.power.predicted_energy import (  # fmt: skip
+    POWER_TERM,
+    clocked_places,
+    has_power,
+    may_hide_power_limit,
+    power_limit_cost,
+)
+from nearpeak.prediction.power.sustained_clock import load_of, rows_added_s, sustained_predictions
+from nearpeak.prediction.power.unit_activity import busy_times
 from nearpeak.prediction.provenance import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, group_calibration
 from nearpeak.prediction.refinement import coefficients_of, correction_and_scale, open_value_ratios
 from nearpeak.prediction.single_case import predicted
@@ -73,6 +82,9 @@ def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Pat
     >>> abs(sum(term.time_s for term in found.terms) / found.time_s - 1) < 1e-9
     True
     """
+    if setting.is_sustained:
+        burst = predict_case(case, target, replace(setting, is_sustained=None), file)
+        return sustained_predictions(target, [(case, burst, 1.0)])[0]
     if file is not None:
         return predicted(case_columns(case), target, setting, file)
     if setting.engine and has_engine_model(target):
@@ -106,7 +118,10 @@ def predict_table(
             kernel_s, least_s = rows.time_s * ratio, bound_s[where]
             reaches = open_value_ratios(calibration, model, target, stated_cases, piece_setting, kernel_s)
             model_s, its_limiter = _limited(target, part, model, rows, (kernel_s, least_s), (place, most_s))
-            time_s[where] = expected_s = np.maximum(model_s, least_s)
+            expected_s = np.maximum(model_s, least_s)
+            if setting.is_sustained:
+                expected_s = expected_s + _sustained_s(target, part, model, calibration, (expected_s, rows.parts_s))
+            time_s[where] = expected_s
             aparts, steps = beyond(calibration, model.extrapolation(target, part))
             for its, logs, apart, far in zip((low_s, high_s), ends, aparts, reaches, strict=True):
                 cells = cells_of(logs, first, model_s)
@@ -149,6 +164,23 @@ def _limited(
         if len(larger):
             place[larger], most_s[larger] = added, part_s[larger]
     return model_s, place
+
+
+def _sustained_s(
+    target: Target, cases: CaseColumns, model: KernelModel, used: Calibration, times_s: tuple[Any, Any]
+) -> Any:
+    """Return by how much cases take longer that each run for seconds.
+
+    Args:
+        times_s: expected times in bursts, and the parts of the model.
+    """
+    expected_s, parts_s = times_s
+    if not has_power(target):
+        return 0.0
+    clocked_s = parts_s[:, clocked_places(Same(model))[0]].sum(axis=1)
+    busy = busy_times(target, stock_of(target), cases, is_one=False)
+    load = load_of(target, cases, (expected_s, clocked_s), busy, used)
+    return 0.0 if load is None else rows_added_s(target, load)
 
 
 def _bounds_s(table: CaseTable, target: Target) -> Any:

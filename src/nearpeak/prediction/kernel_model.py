@@ -78,6 +78,10 @@ class Setting:
     """Device whose own coefficients are not used, as if it had not been measured (leave-one-out)."""
     is_corrected: bool = True
     """Whether the bounded correction, where the coefficients have one, is part of the time: the term `library`."""
+    is_sustained: bool | None = None
+    """Whether work like this goes on for seconds, so that the clock is the one that the board's power sustains over the
+    mix: of a step all its calls, of a case itself. None: as usual, yes for steps, no for cases and tables of them.
+    """
     engine: str = ""
     """Inference engine that builds the kernels, where boards have a model of it: `tensorrt`."""
 

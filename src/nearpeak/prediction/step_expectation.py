@@ -14,7 +14,7 @@ from nearpeak.prediction import step_opportunities as steps
 from nearpeak.prediction.execution_modes import executions_of, usual_mode
 from nearpeak.prediction.kernel_model import USUAL, Setting
 from nearpeak.prediction.product_units import with_rounding
-from nearpeak.prediction.step_time import with_predictions
+from nearpeak.prediction.step_time import as_step, with_predictions
 
 _GRAPHS = {"NVIDIA": "CUDA graph", "AMD": "HIP graph"}
 """Makers' names of what is recorded once and submitted as a whole."""
@@ -48,7 +48,7 @@ def with_expectations(
         setting = dataclasses.replace(setting, engine="tensorrt")
     targets = [with_rounding(target, policy) for target in targets]
     predicted = with_predictions(analysis, targets, file, setting)
-    mode = execution or usual_mode(workload)
+    mode, setting = execution or usual_mode(workload), as_step(setting, workload.step)
     answers = [
         _with_modes(workload, predicted, answer, target, mode, setting)
         for answer, target in zip(predicted.targets, targets, strict=True)

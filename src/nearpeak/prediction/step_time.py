@@ -10,8 +10,7 @@ from nearpeak.base.identity_key import Same
 from nearpeak.bounds.step.step_rows import Part, parts_of
 from nearpeak.bounds.terms.bound_terms import proved_s
 from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime
-from nearpeak.core.answers.expected_energy import ExpectedEnergy
-from nearpeak.core.answers.prediction import Prediction
+from nearpeak.core.answers.prediction import BURST, Prediction
 from nearpeak.core.answers.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.distinct_calls import distinct_calls
@@ -23,6 +22,7 @@ from nearpeak.prediction.case_prediction import predict_case
 from nearpeak.prediction.kernel_model import USUAL, KernelModel, Setting
 from nearpeak.prediction.model_choice import model_for
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, energy_sum
+from nearpeak.prediction.power.sustained_clock import sustained_predictions
 from nearpeak.prediction.provenance import BOUND, CLASSICAL
 
 _OF_REGIME = {"launch": "launch", "dram": "bandwidth", "l2": "bandwidth", "tensor": "library"}
@@ -41,7 +41,7 @@ def with_predictions(
     """
     new = []
     for answer, device in zip(analysis.targets, targets, strict=True):
-        times, step = _predicted_rows(analysis.rows, answer.times, device, setting, file)
+        times, step = _predicted_rows(analysis.rows, answer.times, device, as_step(setting, analysis.step), file)
         new.append(dataclasses.replace(answer, times=times, prediction=step))
     return dataclasses.replace(analysis, targets=tuple(new))
 
@@ -69,7 +69,14 @@ def _step(workload: Workload, target: Target, setting: Setting, file: Path | Non
     works = {id(part.work): part.work for part in parts}  # calls that touch all of their operands share one
     bounds = {key: proved_s(work, target, CLASSICAL) for key, work in works.items()}
     times = [CaseTime(bound_s=bounds[id(part.work)], limiter="", terms_s={}) for part in parts]
-    return _predicted_rows(rows, times, target, setting, file)[1]
+    return _predicted_rows(rows, times, target, as_step(setting, workload.step), file)[1]
+
+
+def as_step(setting: Setting, step: str) -> Setting:
+    """Return a setting in which steps are sustained where it leaves that open; a list of cases is none."""
+    if setting.is_sustained is not None:
+        return setting
+    return dataclasses.replace(setting, is_sustained=step != "sweep")
 
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
@@ -82,14 +89,16 @@ def _predicted_rows(
     rows: Sequence[CaseRow], bounds: Sequence[CaseTime], target: Target, setting: Setting, file: Path | None
 ) -> tuple[tuple[CaseTime, ...], StepPrediction | None]:
     """Return the times of the rows with their predictions, and the sum over all calls."""
-    predictions: dict[Case, tuple[Prediction, ExpectedEnergy | None] | str] = {}  # or why there is none
+    predictions: dict[Case, Prediction | str] = {}  # or why there is none
+    bursts = dataclasses.replace(setting, is_sustained=None)  # as of single cases, which are remembered
     for case in dict.fromkeys(row.case for row in rows):
         try:
-            prediction = predict_case(case, target, setting, file)
+            predictions[case] = predict_case(case, target, bursts, file)
         except NotModelledError as error:
             predictions[case] = str(error)
-        else:
-            predictions[case] = prediction, prediction.energy
+    if setting.is_sustained:
+        predictions |= _sustained(rows, predictions, target)
+    energies = {case: None if isinstance(found, str) else found.energy for case, found in predictions.items()}
     calls: dict[tuple[Case, float], CallPrediction] = {}  # modules share cases, and mostly their bounds
     times, missing = list[CaseTime](), list[tuple[CaseRow, float, str]]()
     for row, time in zip(rows, bounds, strict=True):
@@ -99,17 +108,35 @@ def _predicted_rows(
             missing.append((row, time.bound_s, answer))
             continue
         if key not in calls:
-            prediction, energy = answer
+            prediction = answer
             low_s, time_s, high_s = (  # a call's bound may be below that of the case
                 max(end_s, time.bound_s) for end_s in (prediction.low_s, prediction.time_s, prediction.high_s)
             )
             gap_s = gap_of(prediction, model_for(row.case, target), time.bound_s)
             calls[key] = CallPrediction(
-                time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_s, energy=energy,
+                time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_s, energy=energies[row.case],
                 distance_count=prediction.distance_count,
             )  # fmt: skip
         times.append(dataclasses.replace(time, prediction=calls[key]))
-    return tuple(times), _sum(rows, times, missing)
+    return tuple(times), _sum(rows, times, missing, _holds_for(predictions))
+
+
+def _sustained(
+    rows: Sequence[CaseRow], predictions: Mapping[Case, Prediction | str], target: Target
+) -> dict[Case, Prediction]:
+    """Return the predictions at the clock that the board sustains over all calls of the step."""
+    counts: dict[Case, int] = {}
+    for row in rows:
+        counts[row.case] = counts.get(row.case, 0) + row.call_count
+    calls = [(case, found, counts[case]) for case, found in predictions.items() if not isinstance(found, str)]
+    found = sustained_predictions(target, calls)
+    return {case: one for (case, _, _), one in zip(calls, found, strict=True)}
+
+
+def _holds_for(predictions: Mapping[Case, Prediction | str]) -> str:
+    """Return the duration and duty of predictions: of the sustained ones, where some of their boards have no limit."""
+    stated = [found.holds_for for found in predictions.values() if not isinstance(found, str)]
+    return next((text for text in stated if text != BURST), BURST)
 
 
 def gap_of(prediction: Prediction, model: KernelModel, bound_s: float) -> Mapping[str, float]:
@@ -128,12 +155,13 @@ def gap_of(prediction: Prediction, model: KernelModel, bound_s: float) -> Mappin
 
 
 def _sum(
-    rows: Sequence[CaseRow], times: Sequence[CaseTime], missing: Sequence[tuple[CaseRow, float, str]]
+    rows: Sequence[CaseRow], times: Sequence[CaseTime], missing: Sequence[tuple[CaseRow, float, str]], holds_for: str
 ) -> StepPrediction | None:
     """Return the sum over calls; none where no call is predicted.
 
     Args:
         missing: rows without a prediction, with the bound of a call and why there is none.
+        holds_for: duration and duty of the times.
     """
     calls = [
         (row.call_count, time.bound_s, time.prediction)
@@ -160,5 +188,5 @@ def _sum(
         bound_s=fsum(bound_s * count for count, bound_s, _ in calls), gap_s=gap,
         call_count=sum(count for count, _, _ in calls), unpredicted=unpredicted,
         grounds_s={steps: fsum(some) for steps, some in grounds.items()},
-        unpredicted_bound_s=fsum(bound_s * row.call_count for row, bound_s, _ in missing),
+        unpredicted_bound_s=fsum(bound_s * row.call_count for row, bound_s, _ in missing), holds_for=holds_for,
     )  # fmt: skip

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.answers.analysis import Analysis, MemoryUse, Share, TargetAnalysis
+from nearpeak.core.answers.execution_time import ExecutionTime
+from nearpeak.core.answers.step_prediction import StepPrediction
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.log_axis import Axis, axis_of, percent_of
 from nearpeak.units import counted, show
@@ -58,19 +60,34 @@ class Strip:
     """The axis, in seconds."""
     marks: tuple[tuple[str, str, str], ...]
     """Per target: places of the bound, of one kernel per operator and of the operators added up."""
+    expected: tuple[tuple[str, str, str] | None, ...]
+    """Per target: places of the expected time and of both ends of its interval; none where nothing is predicted."""
 
 
 def strip_of(analysis: Analysis) -> Strip:
     """Return the times of all targets on one axis."""
     times = [(target.bound_s, target.chained_s, target.unfused_s) for target in analysis.targets]
-    axis = axis_of([time_s for three in times for time_s in three], "s")
+    headline = [headline_time(analysis, target) for target in analysis.targets]
+    expected = [None if found is None else (found.time_s, found.low_s, found.high_s) for found in headline]
+    axis = axis_of([time_s for three in (*times, *filter(None, expected)) for time_s in three], "s")
 
-    def place(time_s: float) -> str:
-        return percent_of(axis.at_ratio(time_s)) if time_s > 0 else "0%"
+    def places(three: tuple[float, float, float]) -> tuple[str, str, str]:
+        first, second, third = (percent_of(axis.at_ratio(time_s)) if time_s > 0 else "0%" for time_s in three)
+        return first, second, third
 
     return Strip(
-        axis=axis, marks=tuple((place(bound), place(chained), place(added)) for bound, chained, added in times)
+        axis=axis,
+        marks=tuple(map(places, times)),
+        expected=tuple(None if three is None else places(three) for three in expected),
     )
+
+
+def headline_time(analysis: Analysis, target: TargetAnalysis) -> ExecutionTime | StepPrediction | None:
+    """Return the expected time that the headline names: of its execution mode, or of the calls in sequence."""
+    for execution in target.executions:
+        if execution.mode == analysis.execution:
+            return execution
+    return target.prediction
 
 
 def share_charts(analysis: Analysis, target: TargetAnalysis) -> tuple[Chart, ...]:

@@ -38,6 +38,8 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
     yield f"beyond the bounds: {shares_of(prediction)}"
     if prediction.energy is not None:
         yield f"energy per step: {energy_line(prediction.energy)}"
+    if prediction.holds_for:
+        yield f"holds for {prediction.holds_for}"
     yield f"grounds: {_grounds(prediction)}"
     if prediction.unpredicted:
         count = sum(prediction.unpredicted.values())

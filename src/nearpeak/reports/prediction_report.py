@@ -36,7 +36,8 @@ def to_json(case: Case, target: Target, prediction: Prediction) -> str:
             "limiter": prediction.limiter,
             "bound_s": prediction.bound_s, "algorithm": prediction.algorithm,
             "waterfall_s": dict(prediction.waterfall_s), "regime": prediction.regime,
-            "distance_count": prediction.distance_count, "notes": list(prediction.notes),
+            "distance_count": prediction.distance_count, "holds_for": prediction.holds_for,
+            "notes": list(prediction.notes),
             "energy": None if prediction.energy is None else dataclasses.asdict(prediction.energy),
             "calibration": {
                 "name": used.name, "version": used.version, "row_count": used.row_count, "source": used.source,
@@ -72,6 +73,7 @@ def document_of(
     loose = [coefficient.name for coefficient in used.coefficients if not coefficient.identified]
     rest: list[Block] = [
         *(f"{name}: {PART_WORDS[name]}" for name, _ in _parts(prediction) if name in PART_WORDS),
+        f"holds for {prediction.holds_for}",
         f"energy: {energy_line(prediction.energy)}" if prediction.energy is not None else "",
         *prediction.notes,
         f"scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",

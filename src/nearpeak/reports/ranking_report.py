@@ -28,16 +28,26 @@ def gaps_table(gaps: Sequence[Gap], *, brief_count: int = 0, link: Callable[[str
     """
     largest_s = max((gap.gain_s for gap in gaps), default=0.0) or 1.0
     rows = [
-        (Cell(value=gap.timed.label, link=link(gap.timed.case.digest) if link else None), gap.timed.target,
-         gap.timed.runner, gap.gain_s, gap.timed.measured_s, gap.timed.measured_s - gap.gain_s / gap.timed.call_count,
-         gap.kind, _why(gap), *(() if link else (gap.gain_s / largest_s,))) for gap in gaps
-    ]  # fmt: skip
+        (
+            Cell(value=gap.timed.label, link=link(gap.timed.case.digest) if link else None),
+            gap.timed.target,
+            gap.timed.runner,
+            gap.gain_s,
+            gap.to_expected_s,
+            gap.timed.measured_s,
+            gap.timed.measured_s - gap.gain_s / gap.timed.call_count,
+            gap.kind,
+            _why(gap),
+            *(() if link else (gap.gain_s / largest_s,)),
+        )
+        for gap in gaps
+    ]
     bars = () if link else ("gap_bar|",)  # a page of the dashboard draws them above its table
     return Table(
         name="gaps", caption="Gaps, largest first", rows=rows, brief_count=brief_count,
         rest=f"{len(gaps) - brief_count} more",
-        columns=columns("case|Case", ">device|Device", ">runner|Runner", "#gap_s|Gap", "#time_s|Measured",
-                        "#least_s|Least known", ">kind|Kind", ">why|Why", *bars),
+        columns=columns("case|Case", ">device|Device", ">runner|Runner", "#gap_s|Gap", "#to_expected_s|To expected",
+                        "#time_s|Measured", "#least_s|Least known", ">kind|Kind", ">why|Why", *bars),
         empty="no gap: no series has a bound or a faster rival",
     )  # fmt: skip
 

@@ -244,6 +244,17 @@ class Browsing:
                 ages.update(connection.execute(query).tuples().all())
         return ages
 
+    def commit_texts(self, shas: Iterable[str]) -> dict[str, tuple[int | None, str]]:
+        """Return, for each commit that the store knows, when it entered the history (ns since 1970) and its subject."""
+        v, texts = _T["revision"].c, dict[str, tuple[int | None, str]]()
+        with reading(self._engine, self._name) as connection:
+            for part in in_parts(sorted(set(shas))):
+                query = select(v.sha, func.coalesce(v.committed_ns, v.authored_ns), v.subject).where(v.sha.in_(part))
+                texts.update(
+                    {sha: (at_ns, subject or "") for sha, at_ns, subject in connection.execute(query).tuples()}
+                )
+        return texts
+
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""
         m = _T["alert_member"].c
@@ -346,6 +357,24 @@ class Browsing:
                 for part in in_parts(series)
                 for number, run, value in connection.execute(query.where(s.id.in_(part))).tuples()
             }  # fmt: skip
+
+    def newest_values(self, series: Sequence[int], most: int) -> dict[int, tuple[float, ...]]:
+        """Return the last values of each of some series, in order of their commits: those of the first launches."""
+        m, r = _T["measurement"].c, _T["run"].c
+        order = func.row_number().over(partition_by=m.series_id, order_by=(r.order_key.desc(), r.id.desc()))
+        rows = (
+            select(m.series_id, m.median, order.label("age"))
+            .join(_T["run"], r.id == m.run_id)
+            .where(m.launch == 0, m.median.is_not(None), r.superseded_by.is_(None))
+        )
+        values: dict[int, list[float]] = {}
+        with reading(self._engine, self._name) as connection:
+            for part in in_parts(series):
+                aged = rows.where(m.series_id.in_(part)).subquery()
+                query = select(aged.c.series_id, aged.c.median).where(aged.c.age <= most)
+                for number, value in connection.execute(query.order_by(aged.c.age.desc())).tuples():
+                    values.setdefault(number, []).append(value)
+        return {number: tuple(known) for number, known in values.items()}
 
     def mark(self) -> tuple[int, ...]:
         """Return numbers that change whenever runs, changes or alerts come in: what is remembered holds until then."""

@@ -1,10 +1,12 @@
 """SQLite connections: settings, locks that this process holds, and reading where no file can be written."""
 
+import errno
 import os
 import shutil
 import sqlite3
 import tempfile
-from collections import Counter
+import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,9 @@ _REFUSALS = {
 _TRIES = 5
 _FileKey = tuple[int, int] | None
 _Identity = tuple[tuple[int, int], ...]
-_IN_USE: Counter[_FileKey] = Counter()
-"""Connections of this process by file."""
+_FILES: weakref.WeakKeyDictionary[Any, _FileKey] = weakref.WeakKeyDictionary()
+"""Files by connection of this process; a connection that nobody holds leaves, as another file may take its number."""
+_FILES_LOCK = threading.Lock()
 
 
 class ReadOnlyConnection(sqlite3.Connection):
@@ -65,16 +68,18 @@ def connected(path: Path, *, options: str = "", timeout_s: float = BUSY_MS / 100
 
     Raises:
         sqlite3.Error: it cannot be read.
-        StoreError: it was written to all the while that it was copied.
+        StoreError: this user may not read it, or it was written to all the while that it was copied.
     """
     place = f"{path.resolve().as_uri()}?{options}" if options else str(path)
+    if os.path.exists(path) and not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise StoreError(f"{path}: cannot be read: {os.strerror(errno.EACCES)}")
     connection = sqlite3.connect(place, uri=bool(options), timeout=timeout_s, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         connection.close()
         reasons = [words for code, words in _REFUSALS.items() if error.sqlite_errorname.startswith(code)]
-        if not reasons or not os.access(path, os.R_OK):
+        if not reasons:
             raise
         return _read_only(path, reasons[0])
     except BaseException:
@@ -136,7 +141,9 @@ def is_in_use(path: Path) -> bool:
 
     Source: POSIX, fcntl; SQLite, "How To Corrupt An SQLite Database File", section 2.2.
     """
-    return (key := _file_key(path)) is not None and _IN_USE[key] > 0
+    key = _file_key(path)
+    with _FILES_LOCK:
+        return key is not None and key in _FILES.values()
 
 
 def sqlite_engine(url: URL, synchronous: str) -> Engine:
@@ -152,8 +159,8 @@ def sqlite_engine(url: URL, synchronous: str) -> Engine:
             "journal_size_limit=67108864",
         ):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
-        record.info["file"] = key = _file_key(path)
-        _IN_USE[key] += 1
+        with _FILES_LOCK:
+            _FILES[record] = _file_key(path)
 
     @event.listens_for(engine, "checkout")
     def _checked_out(connection: sqlite3.Connection, *_: object) -> None:
@@ -162,7 +169,8 @@ def sqlite_engine(url: URL, synchronous: str) -> Engine:
 
     @event.listens_for(engine, "close")
     def _closed(_: sqlite3.Connection, record: Any) -> None:
-        _IN_USE[record.info.pop("file", None)] -= 1
+        with _FILES_LOCK:
+            _FILES.pop(record, None)
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:

@@ -80,7 +80,7 @@ def unchecked_engine(place: str, *, create: bool = False, durable: bool = False)
     name = name_of(url)
     if url.drivername == "sqlite":
         path = Path(str(url.database))
-        if create and not path.exists():
+        if create and not _is_there(path):
             _make_file(path)
         _check_file(path)
         return engine_of(url, durable=durable), name
@@ -146,10 +146,10 @@ def _fill(connection: Connection, version: str = "head") -> None:
 
 def _check_file(path: Path) -> None:
     """Refuse what is no whole SQLite file, without writing to it."""
+    if not _is_there(path):
+        raise NotFoundError(f"{path}: there is no store; 'nearpeak store import … --store {path}' makes one")
     if path.is_dir():
         raise StoreError(f"{path}: is a folder; name a file")
-    if not path.exists():
-        raise NotFoundError(f"{path}: there is no store; 'nearpeak store import … --store {path}' makes one")
     if is_in_use(path):
         return  # it was looked at when it was first opened
     head = _head(path)
@@ -159,6 +159,13 @@ def _check_file(path: Path) -> None:
         raise StoreError(f"{path}: is no store: not an SQLite file, or its header is damaged; restore a backup")
     _check_length(path, head)
     _look(path)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a folder above it is closed to this user, or the name is too long
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _head(path: Path) -> bytes:

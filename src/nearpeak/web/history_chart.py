@@ -1,15 +1,18 @@
 """History charts: data for the script, a static drawing for pages without it, and downsampling to screen width."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nearpeak.core.history.track import TrackPoint
 from nearpeak.reports.figure_text import clean
 from nearpeak.store.rows.finding_values import StoredChange
+from nearpeak.web.cell_text import date
 
 MOST_POINTS, MOST_SMALL = 2000, 120
 """Points of a chart, and of a small one; beyond, each piece keeps its smallest and largest, so that spikes survive."""
+MOST_SUBJECT = 72
+"""Characters of a commit's subject beside its point."""
 WIDTH, HEIGHT = 300, 64
 """Size of the drawing without script."""
 
@@ -48,6 +51,8 @@ class Chart:
     """Reference levels: speed of light, predicted time."""
     is_small: bool = False
     """Whether it is one of a grid of charts."""
+    commits: tuple[tuple[str, str], ...] = ()
+    """Day and subject of the commit of each point, empty texts where unknown; none in small charts."""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -58,6 +63,7 @@ class Chart:
             "sha": [point.sha[:10] for point in self.points], "run": [point.run_id for point in self.points],
             "marks": [[point.index, int(point.is_worse), int(point.is_sure), point.text] for point in self.marks],
             "lines": [[name, _digits(value)] for name, value in self.lines],
+            "day": [day for day, _ in self.commits], "subject": [clean(subject) for _, subject in self.commits],
         }  # fmt: skip
 
     @property
@@ -77,8 +83,13 @@ class Chart:
 def chart_of(
     name: str, caption: str, unit: str, points: Sequence[TrackPoint], intervals: Sequence[tuple[float, float]], *,
     marks: Sequence[Mark] = (), lines: Sequence[tuple[str, float]] = (), is_small: bool = False,
+    commits: Mapping[str, tuple[int | None, str]] | None = None,
 ) -> Chart:  # fmt: skip
-    """Return a history as a chart of at most MOST_POINTS points, or MOST_SMALL."""
+    """Return a history as a chart of at most MOST_POINTS points, or MOST_SMALL.
+
+    Args:
+        commits: time (ns since 1970) and subject by commit.
+    """
     most = MOST_SMALL if is_small else MOST_POINTS
     indices = kept_points([item.value for item in points], [item.index for item in marks], most)
     place = {index: new for new, index in enumerate(indices)}
@@ -88,6 +99,10 @@ def chart_of(
         marks=tuple(Mark(index=place[item.index], is_worse=item.is_worse, is_sure=item.is_sure, text=item.text)
                     for item in marks),
         lines=tuple(lines), is_small=is_small,
+        commits=() if commits is None else tuple(
+            (date(at_ns)[:10] if at_ns else "", subject[:MOST_SUBJECT])
+            for at_ns, subject in (commits.get(points[index].sha, (None, "")) for index in indices)
+        ),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from nearpeak.api.training.captured_plan import is_captured, plan_captured  # noqa: E402
 from nearpeak.cli import application  # noqa: E402
+from nearpeak.core.systems.plan_words import plan_words  # noqa: E402
 from nearpeak.core.work.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import SpecError  # noqa: E402
 from nearpeak.frontends.files.saved_workload import save_text  # noqa: E402
@@ -78,12 +79,66 @@ def test_micro_batches_follow_from_the_global_batch(step):
     assert twice.scaling_ratio < 1
 
 
+@pytest.mark.parametrize("words", ["pp=2,dp=4", "spatial=2x1,dp=4", "spatial=2x2,pp=2,dp=1", "pp=2,zero=1,dp=4"])
+def test_parts_of_shared_steps_add_up_and_the_words_state_the_plan(step, words):
+    planned = plan_captured(step, cluster_of("8xh100_sxm"), words, global_batch=16 * BATCH)
+    time = planned.time
+    assert fsum(part.time_s for part in time.parts) == pytest.approx(time.step_s, rel=1e-9)
+    assert min(part.time_s for part in time.parts) > -1e-9 * time.step_s
+    assert len(planned.memory) == planned.plan.pp
+    again = plan_captured(step, cluster_of("8xh100_sxm"), plan_words(planned.plan).replace(",micro=4", ""),
+                          global_batch=16 * BATCH)  # fmt: skip
+    assert (again.plan, again.time.step_s) == (planned.plan, time.step_s)
+
+
+def test_stages_are_those_of_the_shortest_longest_one(step):
+    found = plan_captured(step, cluster_of("2xh100_sxm"), "pp=2").plan.stage_layer_count
+    times = {
+        counts: plan_captured(step, cluster_of("2xh100_sxm"), f"pp=2,stages={counts}").time
+        for counts in ("1:3", "2:2", "3:1")
+    }
+    longest = {counts: max(stage.forward_s + stage.backward_s for stage in time.stages)
+               for counts, time in times.items()}  # fmt: skip
+    assert ":".join(map(str, found)) == min(longest, key=longest.__getitem__)
+    other = max(longest, key=lambda counts: longest[counts])
+    edits = plan_captured(step, cluster_of("2xh100_sxm"), f"pp=2,stages={other}").edits
+    assert any(edit.change.startswith("stages ") and edit.plan.stage_layer_count == found for edit in edits)
+
+
+def test_the_search_times_what_bounds_leave_open_and_returns_the_fastest(step):
+    planned = plan_captured(step, cluster_of("4xh100_sxm"), "")
+    assert planned.search is not None
+    assert planned.time.step_s == pytest.approx(planned.search.best.step_s)
+    assert planned.search.executed_count <= planned.search.fitting_count <= planned.search.legal_count
+    for words in ("dp=4", "pp=2,dp=2", "spatial=2x1,dp=2"):
+        stated = plan_captured(step, cluster_of("4xh100_sxm"), words, global_batch=4 * BATCH)
+        assert stated.time.step_s >= planned.time.step_s
+    assert all(edit.plan.rank_count == 4 for edit in planned.edits)
+
+
+def test_tf32_runs_products_of_fp32_on_matrix_units(step):
+    plain, rounded = (plan_captured(step, cluster_of("h100_sxm"), "dp=1", precision=p) for p in ("", "tf32"))
+    assert rounded.plan.precision == "tf32"
+    assert rounded.time.step_s < plain.time.step_s
+    lower = replace(step, origin={**step.origin, "autocast": "bf16"})
+    with pytest.raises(SpecError, match="--precision tf32, but the step was captured in bf16"):
+        plan_captured(lower, cluster_of("h100_sxm"), "dp=1", precision="tf32")
+
+
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
-        ("", {}, "not searched for; state one, e.g. --parallel dp=8"),
-        ("tp=2", {}, "tp is planned for language models given by shape; a captured step takes dp=8"),
-        ("pp=2", {}, "pp is planned for language models"),
+        ("tp=2", {}, "tp=2 needs the shape of a transformer; a captured step takes dp and pp, tp=1; branches=2 may"),
+        ("cp=2", {}, "cp=2 needs the shape of a transformer; a captured step takes dp and pp, cp=1; spatial=2 may"),
+        ("ep=2", {}, "ep is planned for language models given by shape; a captured step takes dp, pp, spatial"),
+        ("pp=8", {}, "pp=8 stages, but only 4 numbered blocks; pp=4 would"),
+        ("pp=2,stages=1:1", {}, "stages=1:1 add up to 2, but the step has 4 numbered blocks, 0 to 3"),
+        ("pp=2,stages=1:1:1", {}, "stages=1:1:1: states layers of 3 stages for pp=2"),
+        ("pp=2,schedule=dualpipe", {}, "schedule=dualpipe is planned for language models"),
+        ("spatial=2x", {}, "spatial='' must be a whole number of at least 1"),
+        ("spatial=8", {}, "along the height, tile 7 of 8 reads beyond its direct neighbours"),
+        ("branches=2", {}, "at most 1 run beside each other; its graph is a chain"),
+        ("branches=2,pp=2", {}, "branches=2 is planned with dp alone"),
         ("recompute=full", {}, "recompute is planned for"),
         ("compiled", {}, "compiled is planned for"),
         ("framework=megatron-lm", {}, "framework=megatron-lm with sharding=none is not planned"),
@@ -94,7 +149,7 @@ def test_micro_batches_follow_from_the_global_batch(step):
         ("dp=8", {"precision": "bf16"}, "but the step was captured in fp32"),
     ],
 )
-def test_what_replicas_of_a_step_cannot_do_is_refused_in_a_line(step, words, options, message):
+def test_what_ranks_cannot_share_of_a_step_is_refused_in_a_line(step, words, options, message):
     known = replace(step, origin={**step.origin, "dtype": "fp32"})
     with pytest.raises(SpecError, match=message) as refusal:
         plan_captured(known, cluster_of("8xh100_sxm"), words, **options)
@@ -104,7 +159,7 @@ def test_what_replicas_of_a_step_cannot_do_is_refused_in_a_line(step, words, opt
 def test_a_model_that_is_not_captured_yet_needs_a_batch():
     with pytest.raises(SpecError, match="resnet-50: a captured step needs --batch"):
         plan_captured("resnet-50", cluster_of("8xh100_sxm"), "dp=8")
-    with pytest.raises(SpecError, match="--precision mxfp8 is not captured; fp32, bf16 or fp16 would work"):
+    with pytest.raises(SpecError, match="--precision mxfp8 is not captured; fp32, tf32, bf16 or fp16 would work"):
         plan_captured("resnet-50", cluster_of("8xh100_sxm"), "dp=8", batch=2, precision="mxfp8")
 
 

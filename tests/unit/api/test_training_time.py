@@ -7,7 +7,7 @@ import pytest
 from nearpeak.api.training.training_time import group_mesh, host_count, training_time
 from nearpeak.core.systems.training_answer import PART_NAMES
 from nearpeak.core.systems.training_plan import TrainingPlan
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.frontends.huggingface.transformer_models import shape_from_extents
 from nearpeak.systems.training.stack_files import stack_of
 from nearpeak.targets.clusters import cluster_of
@@ -81,9 +81,9 @@ def test_cluster_of_another_size_is_refused():
         training_time(SHAPE, PLAN, cluster_of("4xh100_sxm"))
 
 
-def test_products_without_a_kernel_model_are_refused():
-    with pytest.raises(NotModelledError, match="tf32"):
-        training_time(SHAPE, replace(PLAN, precision="tf32"), NODE)
+def test_products_in_tf32_are_faster_than_in_fp32():
+    rounded, wide = (training_time(SHAPE, replace(PLAN, precision=name), NODE) for name in ("tf32", "fp32"))
+    assert rounded.step_s < wide.step_s
 
 
 def test_meshes_of_groups():

@@ -1,5 +1,7 @@
 """Rankings out of a store: bounds, rivals, uses of a workload, and advice about them."""
 
+from dataclasses import replace
+
 import pytest
 
 from nearpeak.core.history.stored_run import TIME, Device, RunRecord, SampleSet, Source, Testbed
@@ -73,3 +75,14 @@ def test_a_store_without_cases_of_operators_says_so(tmp_path):
         store.ingest(RunRecord(device=H200, samples=(samples,), source=Source(digest="d")))
         with pytest.raises(NotFoundError, match="no measured case"):
             ranking_of(store, store.series())
+
+
+def test_a_gap_says_what_is_missing_to_the_expected_time_of_all_calls(store):
+    gaps = [gap for gap in ranking_of(store, store.series(device="NVIDIA H200")).gaps if gap.timed.expected_s]
+    assert gaps
+    for gap in gaps:
+        assert gap.timed.bound_s < gap.timed.expected_s
+        assert gap.to_expected_s == max(0.0, gap.timed.measured_s - gap.timed.expected_s)
+        thrice = replace(gap, timed=replace(gap.timed, call_count=3))
+        assert thrice.to_expected_s == pytest.approx(3 * gap.to_expected_s)
+        assert replace(gap, timed=replace(gap.timed, expected_s=None)).to_expected_s is None

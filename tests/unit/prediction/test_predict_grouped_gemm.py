@@ -180,7 +180,7 @@ def test_boards_that_run_the_same_kernels_reach_what_their_power_gives():
     assert at_350_w < 0.9 * at_700_w
     assert cut == pytest.approx(0.95)
     assert sustained("h200_sxm") == at_700_w
-    assert sustained("rtx_pro_6000") == sustained("l40s"), "below 0.6 of the rate kernels set the pace"
+    assert sustained("l40s") < sustained("rtx_pro_6000") < 0.75, "as much work per clock, and power for a higher one"
 
 
 def test_more_groups_than_are_looked_at_one_by_one_are_refused_by_name():

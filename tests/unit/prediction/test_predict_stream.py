@@ -136,6 +136,20 @@ def test_what_gathers_goes_by_multiprocessors_and_clock_not_by_memory():
     assert slower > 1.7 * whole
 
 
+@pytest.mark.parametrize("op", ["rms_norm", "rotary_embedding"])
+def test_kernels_that_multiprocessors_hold_back_reach_more_of_a_slower_memory(op):
+    axes = {"rms_norm": {"rows": 65536, "hidden": 4096}}.get(
+        op, {"batch": 1, "heads": 64, "positions": 65536, "dim": 128}
+    )
+    case = nearpeak.case(op, dtype="fp16", **axes)
+    whole, board = (nearpeak.predict(case, name, correction=False) for name in ("a100_sxm_80gb", "a40"))
+    assert board.bound_s / whole.bound_s > 2.5
+    assert board.time_s / whole.time_s < 1.6
+    assert board.time_s > board.bound_s
+    other = nearpeak.predict(case, "rtx_3090", correction=False)
+    assert (other.distance_count, other.time_s / whole.time_s < 1.6) == (2, True)
+
+
 @pytest.mark.parametrize(("op", "axis"), [("softmax", "columns"), ("layer_norm", "hidden"), ("rms_norm", "hidden")])
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
 def test_the_form_is_never_slower_with_faster_memory_and_a_correction_that_is_overlaps(op, axis, dtype):
@@ -145,8 +159,8 @@ def test_the_form_is_never_slower_with_faster_memory_and_a_correction_that_is_ov
     table = {"op": op, "dtype": dtype, "rows": rows[kept].astype(int), axis: width[kept].astype(int)}
     small, large = (nearpeak.predict(table, f"a100_sxm_{size}", correction=False) for size in ("40gb", "80gb"))
     ratio = large.predicted_s / small.predicted_s
-    assert ratio.max() <= 1
-    assert np.median(ratio) < 0.98
+    assert ratio.max() <= 1 + 1e-12
+    assert np.median(ratio) < 0.98 or op == "rms_norm", "its kernels are bound by multiprocessors, not by memory"
     small, large = (nearpeak.predict(table, f"a100_sxm_{size}") for size in ("40gb", "80gb"))
     turned = large.predicted_s > small.predicted_s
     assert (large.low_s[turned] <= small.high_s[turned]).all()

@@ -5,12 +5,19 @@ import re
 
 import pytest
 from tests.unit.reports import factory
+from tests.unit.reports.test_step_headline import LONG, chain
 
-from nearpeak.reports import bar_geometry, render, roofline_geometry
+import nearpeak
+from nearpeak.reports import bar_geometry, gap_charts, render, roofline_geometry
 from nearpeak.reports.analysis.html import embedded, page_data
 
 ANALYSIS = factory.analysis(measured=True)
 PAGE = render(ANALYSIS, "html")
+
+
+@pytest.fixture(scope="module")
+def predicted():
+    return nearpeak.analyze(chain(LONG, batch=8), ["h100_sxm", "l4"])
 
 
 def test_page_names_nothing_outside_itself():
@@ -143,3 +150,38 @@ def test_text_has_a_contrast_of_four_and_a_half_and_colours_of_three(theme):
             "movement",
         ):
             assert contrast(colours[name], colours[ground]) >= 3, (name, ground)
+
+
+def test_the_strip_shows_expected_times_with_their_interval_beside_the_bound(predicted):
+    strip = bar_geometry.strip_of(predicted)
+    for target, three in zip(predicted.targets, strip.expected, strict=True):
+        execution = bar_geometry.headline_time(predicted, target)
+        assert execution.mode == predicted.execution
+        places = [float(place[:-1]) for place in (three[1], three[0], three[2])]
+        assert places == sorted(places)
+        assert strip.axis.at_ratio(execution.time_s) == pytest.approx(places[1] / 100, abs=1e-4)
+    assert render(predicted, "html").count("mark t-expected") == 1 + len(predicted.targets)
+
+
+def test_the_waterfall_begins_at_the_bound_adds_up_and_ends_at_the_expected_time(predicted):
+    target = predicted.targets[0]
+    for execution in target.executions:
+        *causes, total = gap_charts.loss_waterfall(target, execution).bars
+        lengths = [float(bar.segments[1].width[:-1]) for bar in causes]
+        begins = [float(bar.segments[0].width[:-1]) for bar in causes]
+        signs = [1, *(1 if gap_s > 0 else -1 for gap_s in execution.gap_s.values() if gap_s)]
+        end = sum(sign * length for sign, length in zip(signs, lengths, strict=True))
+        assert begins[0] == 0
+        assert end == pytest.approx(float(total.segments[1].width[:-1]), abs=0.05)
+        assert execution.time_s == pytest.approx(target.bound_s + sum(execution.gap_s.values()))
+
+
+def test_operators_reach_shares_of_both_roofs_that_follow_from_bound_and_expected_time(predicted):
+    target = predicted.targets[0]
+    compute, memory = gap_charts.attained_charts(predicted, target)
+    assert [bar.name for bar in compute.bars] == [bar.name for bar in memory.bars]
+    rows = [pair for pair in zip(predicted.rows, target.times, strict=True) if pair[0].case.op == compute.bars[0].name]
+    spent_s = sum(row.call_count * time.prediction.time_s for row, time in rows)
+    dram_s = sum(row.call_count * time.terms_s["dram"] for row, time in rows)
+    assert float(memory.bars[0].segments[0].width[:-1]) == pytest.approx(100 * dram_s / spent_s, rel=1e-3)
+    assert gap_charts.attained_charts(ANALYSIS, ANALYSIS.targets[0]) == ()

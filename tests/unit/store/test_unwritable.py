@@ -1,6 +1,7 @@
 """Whatever only reads a store works where nothing can be written: read-only folder, full disk, server, and log left."""
 
 import contextlib
+import gc
 import os
 import resource
 import shutil
@@ -17,6 +18,7 @@ from nearpeak.cli import application
 from nearpeak.errors import StoreError
 from nearpeak.store import maintenance, open_store
 from nearpeak.store.sql_dialect import reading
+from nearpeak.store.sqlite_connection import is_in_use
 
 NOBODY = 65534
 READS = (
@@ -147,13 +149,35 @@ def test_a_store_that_changes_under_a_reader_without_locks_is_read_again(folder)
     store.close()
 
 
-def test_a_file_that_may_be_read_by_nobody_else_stays_closed_to_them(folder):
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_file_that_may_be_read_by_nobody_else_stays_closed_to_them(folder, is_open):
     filled(folder / "a.db", 1)
     (folder / "a.db").chmod(0o600)
     if os.geteuid():
         pytest.skip("needs two users")
-    with read_only(folder), pytest.raises(StoreError, match="Permission denied"):
+    held = open_store(folder / "a.db") if is_open else contextlib.nullcontext()
+    with held, read_only(folder), pytest.raises(StoreError, match="cannot be read: Permission denied"):
         open_store(folder / "a.db")
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_store_in_a_closed_folder_is_refused_in_a_line(folder, create):
+    (folder / "inner").mkdir(0o700)
+    filled(folder / "inner" / "a.db", 1)
+    if os.geteuid():
+        pytest.skip("needs two users")
+    with read_only(folder), pytest.raises(StoreError, match=r"a\.db: cannot be read: Permission denied"):
+        open_store(folder / "inner" / "a.db", create=create)
+
+
+def test_a_store_that_nobody_holds_is_no_longer_in_use(folder):
+    filled(folder / "a.db", 1)
+    store = open_store(folder / "a.db")
+    store.info()
+    assert is_in_use(folder / "a.db")
+    del store  # never closed, as after an exception
+    gc.collect()
+    assert not is_in_use(folder / "a.db"), "another file may take its inode"
 
 
 def test_an_empty_log_is_no_commit_and_stays(folder):

@@ -1,11 +1,12 @@
-"""Plans of training jobs for any captured model: replicas of one device's step, their gradients and their memory."""
+"""Plans of training jobs for any captured model: replicas, stages, tiles and branches of one device's step."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from nearpeak.api.training.job_plan import CONTEXT_BYTES
-from nearpeak.api.training.training_time import host_count, host_note, step_answer, transfer_durations
+from nearpeak.api.training.captured_search import captured_neighbours, searched_captured
+from nearpeak.api.training.captured_time import CapturedStepTimes, fullest
+from nearpeak.api.training.job_plan import fast_count, resolution
+from nearpeak.api.training.training_time import TF32_NOTE, clock_notes, host_note, step_answer
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.goodput import GoodputReport
 from nearpeak.core.systems.training_job import PlannedTraining
@@ -17,8 +18,8 @@ from nearpeak.errors import SpecError, UnknownNameError
 STACK = "pytorch-eager"
 """Software stack of captured steps unless one is stated."""
 _USUAL = {
-    "tp": 1, "cp": 1, "ep": 1, "etp": 1, "pp": 1, "chunk_count": 1, "schedule": "1f1b", "recompute": "none",
-    "sequence_parallel": False, "tp_overlap": False, "is_compiled": False,
+    "ep": 1, "etp": 1, "chunk_count": 1, "recompute": "none", "sequence_parallel": False, "tp_overlap": False,
+    "is_compiled": False,
 }  # fmt: skip
 """Fields of a plan that need more than the step of one device."""
 _WORDS = {"chunk_count": "chunks", "sequence_parallel": "sp", "is_compiled": "compiled"}
@@ -28,6 +29,16 @@ NOTES = (
     "Running statistics that DistributedDataParallel broadcasts, and reading of the data, are not counted.",
 )
 """What a plan of a captured step leaves out."""
+_TILE_NOTE = (
+    "Tiles of images: halos are exchanged before each convolution or pool and after its backward pass, hidden by "
+    "nothing; batch norms sum their statistics over the tiles."
+)
+"""What a plan with tiles assumes."""
+_BRANCH_NOTE = (
+    "Branches: the longest of each fork stays on the home rank, whose program is shown; it waits for the others, their "
+    "transfers included, and both passes are placed alike."
+)
+"""What a plan with branches assumes."""
 _ITEMS = {"pixel_values": "images", "input_ids": "sequences"}
 """What a model's batch counts, by its first input."""
 
@@ -58,40 +69,41 @@ def plan_captured(
     precision: str = "", stack: str = "", usd_per_device_hour: float | None = None,
     goodput: GoodputReport | None = None,
 ) -> PlannedTraining:  # fmt: skip
-    """Return step, speed, scaling and memory of data-parallel training of a captured model.
+    """Return step, speed, scaling, memory and changes of parallel training of a captured model.
 
     Args:
         model: a model's name, `hf:` and a model type, the path of a saved training step, or the step itself.
-        words: the plan, `dp=8,sharding=fsdp`.
-        batch: items of one device's micro-batch; a saved step states its own.
-        global_batch: items of a step on all devices; 0 for one micro-batch on each.
+        words: the plan, `dp=8,sharding=fsdp`, `pp=4,dp=2`, `spatial=2x2,dp=2`, `branches=2,dp=4`; empty for a search.
+        batch: items of the micro-batch of a replica; a saved step states its own.
+        global_batch: items of a step on all devices; 0 for one micro-batch of each replica, or eight for each stage.
         sequence: tokens per sequence of models that read text; 0 for the model's own.
-        precision: `fp32`, or `bf16` or `fp16` for autocast (the format of everything for `hf:`); empty for as captured.
+        precision: `fp32`, `tf32`, or `bf16` or `fp16` for autocast (the format of everything for `hf:`); empty for as
+            captured.
 
     Raises:
-        SpecError: no plan or batch is given, or the plan needs more than replicas.
-        NotModelledError: a call that no operator matches.
+        SpecError: no batch is given, no plan fits, or the step has no such stages, tiles or branches.
+        NotModelledError: a call that no operator matches, or that cannot be split.
     """
     from nearpeak.core.systems.plan_words import training_plan_of
 
     name = model.name if isinstance(model, Workload) else model
-    if not words:
-        raise SpecError(f"{name}: plans of captured models are not searched for; state one, e.g. --parallel dp=8")
     step = model if isinstance(model, Workload) else _saved(model)
     if step is not None:
         batch = _own_batch(step, batch, sequence, precision)
     if not batch:
         raise SpecError(f"{name}: a captured step needs --batch, the items of one device's micro-batch")
     plan = training_plan_of(
-        words, cluster.device_count, sequence=1, global_batch=global_batch or batch * cluster.device_count,
-        precision=precision or "fp32", defaults={"framework": "fsdp2", "micro_batch": batch},
+        words, cluster.device_count, sequence=1, global_batch=global_batch, precision=precision or "fp32",
+        defaults={"framework": "fsdp2", "micro_batch": batch},
     )  # fmt: skip
+    if not global_batch and plan.pp == 1:
+        plan = replace(plan, global_batch=plan.dp * plan.micro_batch)
     if plan.sharding == "none" and plan.framework == "fsdp2":
         plan = replace(plan, framework="ddp")
     _check_plan(name, plan, batch)
     if step is None:
         step = _captured(str(model), batch, sequence, precision)
-    return _planned(step, plan, cluster, stack or STACK, usd_per_device_hour, goodput)
+    return _planned(step, plan, cluster, stack or STACK, usd_per_device_hour, goodput, is_searched=not words)
 
 
 def _saved(model: str) -> Workload | None:
@@ -109,7 +121,7 @@ def _own_batch(step: Workload, batch: int, sequence: int, precision: str) -> int
         if value and was and str(value) != was:
             raise SpecError(f"{step.name}: {option} {value}, but the step was captured with {was}; leave it out")
     captured = step.origin.get("autocast") or step.origin.get("dtype", "")
-    if precision and captured and precision != captured:
+    if precision and captured and precision != captured and (precision, captured) != ("tf32", "fp32"):
         raise SpecError(f"{step.name}: --precision {precision}, but the step was captured in {captured}; leave it out")
     return batch or (int(own) if own.isdigit() else 0)
 
@@ -118,8 +130,9 @@ def _captured(model: str, batch: int, sequence: int, precision: str) -> Workload
     """Return the training step of a model on one device."""
     from nearpeak.api.questions import capture_with
 
-    if precision not in ("", "fp32", "bf16", "fp16"):
-        raise SpecError(f"{model}: --precision {precision} is not captured; fp32, bf16 or fp16 would work")
+    if precision not in ("", "fp32", "tf32", "bf16", "fp16"):
+        raise SpecError(f"{model}: --precision {precision} is not captured; fp32, tf32, bf16 or fp16 would work")
+    precision = "fp32" if precision == "tf32" else precision
     lowered = precision if precision in ("bf16", "fp16") and not model.startswith("hf:") else None
     options = CaptureOptions(
         step="train", batch=batch, sequence=sequence or None, autocast=lowered,
@@ -129,13 +142,20 @@ def _captured(model: str, batch: int, sequence: int, precision: str) -> Workload
 
 
 def _check_plan(name: str, plan: TrainingPlan, batch: int) -> None:
-    """Refuse what needs more than replicas of one device's step."""
-    would = f"a captured step takes dp={plan.rank_count} with sharding=none, zero1, fsdp or hsdp"
+    """Refuse what needs more than the step of one device."""
+    from nearpeak.systems.training.schedules import schedule_name
+
+    would = "a captured step takes dp, pp, spatial and branches with sharding=none, zero1, fsdp or hsdp"
     for field, usual in _USUAL.items():
         if getattr(plan, field) != usual:
             raise SpecError(
                 f"{name}: --parallel {_WORDS.get(field, field)} is planned for language models given by shape; {would}"
             )
+    if plan.pp > 1 and schedule_name(plan.schedule).startswith("dualpipe"):
+        raise SpecError(
+            f"{name}: schedule={plan.schedule} is planned for language models given by shape; 1f1b, gpipe, zb-h1 and "
+            "zb-h2 run the stages of a captured step"
+        )
     if plan.framework not in ("ddp", "fsdp2") or plan.sharding == "zero2":
         raise SpecError(f"{name}: framework={plan.framework} with sharding={plan.sharding} is not planned; {would}")
     if plan.micro_batch != batch:
@@ -143,47 +163,64 @@ def _check_plan(name: str, plan: TrainingPlan, batch: int) -> None:
 
 
 def _planned(
-    step: Workload, plan: TrainingPlan, cluster: Cluster, stack: str, price: float | None, goodput: GoodputReport | None
-) -> PlannedTraining:
+    step: Workload, plan: TrainingPlan, cluster: Cluster, stack: str, price: float | None,
+    goodput: GoodputReport | None, *, is_searched: bool,
+) -> PlannedTraining:  # fmt: skip
     """Return the answer for a captured step."""
-    from nearpeak.api.device_durations import kernel_durations
-    from nearpeak.systems.training.memory.workload_memory import workload_memory
-    from nearpeak.systems.training.programs.captured_step import captured_step
-    from nearpeak.systems.training.programs.data_parallelism import data_parallelism
-    from nearpeak.systems.training.programs.workload_program import workload_programs
-    from nearpeak.systems.training.rank_lanes import Times
+    from nearpeak.systems.training.plan_search.neighbour_plans import describe_change, plan_edits
     from nearpeak.systems.training.stack_files import stack_of
-    from nearpeak.systems.training.training_step import StepTime, step_time
     from nearpeak.targets import target_of
 
-    used, target = stack_of(stack), target_of(cluster.target)
-    written = captured_step(step).gradient_dtype
-
-    def timed(layout: TrainingPlan, hosts: int) -> StepTime:
-        way = data_parallelism(replace(layout, precision=written if written in ("fp32", "fp16") else "bf16"))
-        programs = workload_programs(step, layout, style=replace(way, gradient_dtype=written))
-        times = Times(kernel_durations(target, used.attention), transfer_durations(layout, cluster), used)
-        return step_time(programs, layout, times, host_count=hosts, has_spans=True)
-
-    computed = step.origin.get("autocast") or step.origin.get("dtype") or written
-    plan = replace(plan, precision=computed if computed in ("fp32", "fp16", "bf16") else "fp32")
-    found = timed(plan, host_count(cluster))
-    alone = replace(plan, dp=1, global_batch=plan.global_batch // plan.dp, sharding="none", shard_count=0)
-    room: dict[str, Any] = {"device_bytes": target.dram.capacity_bytes, "context_bytes": CONTEXT_BYTES}
-    memory = workload_memory(step, plan, **room)
+    used = stack_of(stack)
+    times = CapturedStepTimes(step, cluster, used)
+    plan = replace(plan, precision=_precision(step, plan, times.step.gradient_dtype))
+    search = None
+    if is_searched:
+        search = searched_captured(plan, times, fast_count=fast_count(cluster), device_price_per_s=(price or 0) / 3600)
+        plan = search.best.plan
+    plan = times.placed(plan)
+    memory, found = times.memory(plan), times.time(plan)
+    notes = [host_note(used), *clock_notes(times.clock_ratio(plan)), *NOTES]
+    notes += [TF32_NOTE] * (plan.precision == "tf32") + [_BRANCH_NOTE] * plan.has_branches
+    notes += [_TILE_NOTE] * (plan.tile_row_count * plan.tile_column_count > 1)
+    answer = step_answer(found, plan, cluster, used, tuple(notes))
+    others = captured_neighbours(plan, times, has_tf32="tensor.tf32" in target_of(cluster.target).peaks)
+    edits = plan_edits(
+        plan, others, step_time=lambda other: times.time(other).step_s,
+        memory=lambda other: fullest(times.memory(other)), interval_ratio=resolution(answer),
+    )  # fmt: skip
     change = ""
-    if not memory.fits:
-        shared = workload_memory(step, replace(plan, sharding="fsdp", framework="fsdp2", shard_count=0), **room)
-        change = f"sharding {plan.sharding} → fsdp" if shared.fits else "a smaller --batch, if any"
-    answer = step_answer(found, plan, cluster, used, (host_note(used), *NOTES))
+    if not fullest(memory).fits:
+        near = next((edit.plan for edit in edits if edit.step_s is not None), None)
+        change = describe_change(plan, near) if near else "a smaller --batch, if any"
+    alone = replace(
+        plan, dp=1, pp=1, tp=1, cp=1, tile_row_count=1, tile_column_count=1, has_branches=False, stage_layer_count=(),
+        global_batch=plan.global_batch // plan.dp, sharding="none", shard_count=0, schedule="1f1b", framework="ddp",
+    )  # fmt: skip
     return PlannedTraining(
         model=step.name, target=cluster.target, device_count=cluster.device_count, fabric=cluster.fabric.name,
         # Convolutions and products of several formats have no common peak: no utilisation is stated.
         plan=plan, time=replace(answer, peak_flop_per_s=0.0, model_flop=_model_flop(step) * plan.micro_batch_count),
-        memory=(memory,), nearest_change=change, usd_per_device_hour=price, goodput=goodput,
+        memory=memory, nearest_change=change, usd_per_device_hour=price, goodput=goodput, edits=edits, search=search,
         item=next((item for key, item in _ITEMS.items() if step.origin.get("inputs", "").startswith(key)), "samples"),
-        scaling_ratio=timed(alone, 1).step_s / found.step_s if plan.dp > 1 else None,
+        scaling_ratio=plan.dp * times.time(alone).step_s / found.step_s / plan.rank_count
+        if plan.rank_count > 1 else None,
     )  # fmt: skip
+
+
+def _precision(step: Workload, plan: TrainingPlan, written: str) -> str:
+    """Return the format that a step computes in; TF32 where the plan rounds products of fp32.
+
+    Raises:
+        SpecError: TF32 for a step that does not compute in fp32.
+    """
+    stated = step.origin.get("autocast") or step.origin.get("dtype") or written
+    computed = stated if stated in ("fp32", "fp16", "bf16") else "fp32"
+    if plan.precision != "tf32":
+        return computed
+    if computed != "fp32":
+        raise SpecError(f"{step.name}: --precision tf32 rounds products of fp32; the step was captured in {computed}")
+    return "tf32"
 
 
 def _model_flop(step: Workload) -> float:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from nearpeak.api.device_durations import kernel_durations
 from nearpeak.api.training.training_time import group_mesh, programs_of_plan
+from nearpeak.core.systems.duration import WHOLE
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_plan import TrainingPlan
@@ -48,5 +49,5 @@ def write_chakra_traces(
     )  # fmt: skip
     durations = kernel_durations(target_of(cluster.target), used.attention)
     sizes = {dim: group_mesh(plan, dim).degree(dim) for dim in DIMS}
-    traced = TracePlan(schedule, ordered, lambda case: durations(case, 0).time_s, sizes)
+    traced = TracePlan(schedule, ordered, lambda case: durations(case, WHOLE).time_s, sizes)
     return write_traces(folder, shape.name, traced, plan.mesh, lambda dim: group_mesh(plan, dim))

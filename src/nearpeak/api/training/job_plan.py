@@ -69,12 +69,14 @@ def plan_training(
     answer = training_time(shape, plan, cluster, stack, has_spans=True)
     edits: tuple[PlanEdit, ...] = ()
     if with_edits:
-        from nearpeak.systems.training.plan_search.neighbour_plans import plan_edits
+        from nearpeak.systems.training.plan_search.neighbour_plans import neighbours_of, plan_edits, uneven_split
 
         peaks = target_of(cluster.target).peaks
+        others = list(neighbours_of(plan, fast_count(cluster), has_fp8="tensor.fp8" in peaks))
+        others += filter(None, [uneven_split(plan, answer.stages, shape.layer_count)])
         edits = plan_edits(
-            plan, step_time=lambda other: time(other).step_s, memory=lambda other: _fullest(held(other)),
-            fast_count=_fast_count(cluster), interval_ratio=_resolution(answer), has_fp8="tensor.fp8" in peaks,
+            plan, others, step_time=lambda other: time(other).step_s, memory=lambda other: _fullest(held(other)),
+            interval_ratio=resolution(answer),
         )  # fmt: skip
     nearest = "" if _fullest(held(plan)).fits else _nearest_change(shape, cluster, plan, stack, device_bytes)
     return PlannedTraining(
@@ -103,7 +105,7 @@ def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str]) -> "PlanSp
     framework = FRAMEWORKS.get(stack, "megatron-lm")
     shardings = {"fsdp2": ("fsdp",), "ddp": ("none",), "deepspeed": ("zero1", "zero3")}.get(framework, ("zero1",))
     return PlanSpace(
-        device_count=cluster.device_count, fast_count=_fast_count(cluster), global_batch=sizes[1], sequence=sizes[0],
+        device_count=cluster.device_count, fast_count=fast_count(cluster), global_batch=sizes[1], sequence=sizes[0],
         framework=framework, shardings=shardings, precisions=(sizes[2],),
     )  # fmt: skip
 
@@ -120,7 +122,8 @@ def _check_precision(precision: str, target: Target) -> None:
             f"{target.name}: has no mxfp8 products (no block-scaled FP8); fp8-current or fp8-block run on it"
         )
     unit = PEAK_UNITS[precision]
-    if unit in ("tensor.fp8", "tensor.fp4") and "tensor.bf16" in target.peaks and unit not in target.peaks:
+    narrow = ("tensor.tf32", "tensor.fp8", "tensor.fp4")
+    if unit in narrow and "tensor.bf16" in target.peaks and unit not in target.peaks:
         raise SpecError(
             f"{target.name}: has no {precision} products: no document states a rate of {unit}; bf16 has one"
         )
@@ -156,12 +159,12 @@ def _fullest(memory: tuple[RankMemory, ...]) -> RankMemory:
     return max(memory, key=lambda held: held.used_bytes)
 
 
-def _fast_count(cluster: Cluster) -> int:
+def fast_count(cluster: Cluster) -> int:
     """Return the devices of the innermost tier."""
     return cluster.fabric.tiers[0].device_count or cluster.device_count
 
 
-def _resolution(answer: TrainingAnswer) -> float:
+def resolution(answer: TrainingAnswer) -> float:
     """Return the change of a step that two plans on the same devices can be told apart by."""
     return SHARED_ERROR_RATIO * (answer.high_s - answer.low_s) / (2 * answer.step_s)
 

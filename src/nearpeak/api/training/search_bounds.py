@@ -32,9 +32,9 @@ def program_bound(
     from nearpeak.targets import target_of
 
     used, target = stack_of(stack), target_of(cluster.target)
-    kernels = kernel_durations(target, used.attention)
 
     def program_time(model: TransformerShape, plan: TrainingPlan) -> tuple[float, float]:
+        kernels = kernel_durations(target, used.attention, has_tf32=plan.precision == "tf32")
         times = Times(kernels, transfer_durations(plan, cluster), used)
         (program,) = programs_of_plan(model, plan, used.fusions, used.has_dropout, expert_load)
         return busy_time(program, times, has_tp=not plan.tp_overlap)

@@ -2,6 +2,7 @@
 
 from nearpeak.api.device_durations import kernel_durations
 from nearpeak.api.training.training_time import transfer_durations
+from nearpeak.core.systems.duration import WHOLE
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.second_order import SecondOrderStep, second_order_of
 from nearpeak.core.systems.training_answer import TrainingAnswer
@@ -45,6 +46,6 @@ def second_order_time(
     moves = transfer_durations(plan, cluster)
     return second_order_step(
         weight_matrices(shape, plan), second_order_of(words, plan.dp * plan.cp),
-        case_s=lambda case: kernels(case, 0).time_s, transfer_s=lambda transfer: moves(transfer).time_s,
+        case_s=lambda case: kernels(case, WHOLE).time_s, transfer_s=lambda transfer: moves(transfer).time_s,
         step_s=step.step_s, slack_s=sum(time_s for name, time_s in step.parts_s.items() if name in _SLACK),
     )  # fmt: skip

@@ -1,13 +1,13 @@
 """Time of training plans on clusters, from predicted kernels, collectives and host times."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nearpeak.api.cluster_collectives import transfer_time
-from nearpeak.api.device_durations import kernel_durations
-from nearpeak.core.systems.duration import TransferDuration
+from nearpeak.api.device_durations import kernel_durations, sustained_clock_ratio
+from nearpeak.core.systems.duration import Taken, TransferDuration
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.mesh import Mesh
 from nearpeak.core.systems.rank_program import RankProgram, Transfer
@@ -15,8 +15,9 @@ from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_answer import PART_NAMES, StepPart, TrainingAnswer
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
+from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.systems.training.training_step import StepTime
@@ -24,12 +25,26 @@ if TYPE_CHECKING:
 TAKEN_SM_COUNT = 16
 """Multiprocessors that a collective takes while it runs beside kernels: the channels of a ring, one block each.
 Source: NCCL src/graph/tuning.cc and connect.cc (NVIDIA, BSD-3)."""
+TOUCHED_COUNT = 3
+"""Times that a rank touches its memory for each byte that it receives in a collective: a peer writes the byte into a
+buffer, which is read, and the result is written (gathers) or the rank's own part is read (reductions). The buffers of
+all channels, 4 MiB each, are beyond what caches keep.
+Source: NCCL src/device/prims_simple.h, all_gather.h, reduce_scatter.h; src/init.cc, NCCL_BUFFSIZE (NVIDIA, BSD-3)."""
+MOST_MEMORY_RATIO = 0.5
+"""Share of the memory rate that a collective takes at most from a kernel beside it: memory serves both alike."""
+_BETWEEN_KERNELS = ("host", "exposed tp", "exposed ep", "exposed cp")
+"""Parts of a step in which a board waits between kernels of a pass."""
 PEAK_UNITS = {
     "fp32": "vector.fp32", "tf32": "tensor.tf32", "fp16": "tensor.fp16", "bf16": "tensor.bf16",
     "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-block": "tensor.fp8", "mxfp8": "tensor.fp8",
     "nvfp4": "tensor.fp4",
 }  # fmt: skip
 """Unit whose documented rate is the peak of a recipe's products."""
+TF32_NOTE = (
+    "Products in TF32 take what those of bf16 take on the same units, at the documented rate of TF32 and with operands "
+    "twice as wide: no measurements of single ones are at hand. Their clock is that of bursts."
+)
+"""What a plan in TF32 rests on."""
 _TRUST = {0: "measured", 1: "neighbours", 2: "neighbours"}
 """Provenance by steps from the measurements; the rest are assumptions."""
 _DOCUMENTED_STEPS = 3
@@ -38,7 +53,7 @@ _DOCUMENTED_STEPS = 3
 
 def training_time(
     model: TransformerShape | str, plan: TrainingPlan, cluster: Cluster, stack: Stack | str = "pytorch-eager", *,
-    expert_load: str = "balanced", has_spans: bool = False,
+    expert_load: str = "balanced", has_spans: bool = False, is_sustained: bool = True,
 ) -> TrainingAnswer:  # fmt: skip
     """Return what one training step of `plan` takes on `cluster`.
 
@@ -48,6 +63,8 @@ def training_time(
         expert_load: rows of experts: `balanced`, or a load of grouped_gemm without its top_k (`uniform seed=0`,
             `zipf exponent=0.5`); the step is that of the rank whose experts have most.
         has_spans: whether the timeline of the pipeline is returned.
+        is_sustained: whether kernels run at the clock that the board's power sustains over the step's mix, or as in
+            bursts.
 
     Raises:
         SpecError: the plan does not fit the model or the cluster.
@@ -72,20 +89,63 @@ def training_time(
             f"plan: tp {plan.tp} × cp {plan.cp} × dp {plan.dp} × pp {plan.pp} = {plan.rank_count} ranks, but the "
             f"cluster has {cluster.device_count} devices"
         )
-    if plan.precision == "tf32":
-        raise NotModelledError("precision=tf32: products in TF32 have no kernel model; fp32, fp16 or bf16 have one")
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    target = target_of(cluster.target)
+    target, has_tf32 = target_of(cluster.target), plan.precision == "tf32"
     moves = transfer_durations(plan, cluster)
     programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
     sends = (call.transfer for program in programs for call in program.forward if call.transfer)
     hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
-    found = step_time(
-        programs, plan, Times(kernel_durations(target, used.attention), moves, used),
-        hop_s=moves(hop).time_s if hop else 0.0, host_count=host_count(cluster), has_spans=has_spans,
-    )  # fmt: skip
-    return step_answer(found, plan, cluster, used, (host_note(used), *_notes(shape, plan, target, used, expert_load)))
+
+    def run(clock_ratio: float) -> "StepTime":
+        kernels = kernel_durations(target, used.attention, clock_ratio, has_tf32=has_tf32)
+        return step_time(
+            programs, plan, Times(kernels, moves, used), hop_s=moves(hop).time_s if hop else 0.0,
+            host_count=host_count(cluster), has_spans=has_spans,
+        )  # fmt: skip
+
+    found, clock = sustained_step(programs, plan, target, run) if is_sustained else (run(1.0), 1.0)
+    notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used, expert_load))
+    return step_answer(found, plan, cluster, used, notes)
+
+
+def sustained_step(
+    programs: Sequence[RankProgram], plan: TrainingPlan, target: Target, run: "Callable[[float], StepTime]"
+) -> "tuple[StepTime, float]":
+    """Return a step at the clock that a board sustains over its passes, and that clock, of the highest.
+
+    A step takes seconds or repeats for hours, so that the limit acts on the mean over all of its kernels. Launches and
+    exposed collectives between them leave the board at rest; bubbles are too long to even out with the passes.
+
+    Args:
+        programs: those of one rank of each stage, chunk by chunk.
+        run: gives the step at a clock; 1 for kernels as in bursts.
+    """
+    burst = run(1.0)
+    if plan.precision == "tf32":  # nothing tells the energy of its products
+        return burst, 1.0
+    counts: dict[Case, float] = {}
+    for program in programs:
+        for call in program.micro_batch_calls():
+            if call.case is not None:
+                counts[call.case] = counts.get(call.case, 0.0) + call.count * plan.micro_batch_count / plan.pp
+    idle_s = sum(max(burst.parts_s[name], 0.0) for name in _BETWEEN_KERNELS)
+    clock = sustained_clock_ratio(target, counts, idle_s)
+    return (burst, 1.0) if clock >= 1 else (run(clock), clock)
+
+
+def clock_notes(clock_ratio: float) -> tuple[str, ...]:
+    """Return what an answer says about the clock of its kernels.
+
+    >>> clock_notes(1.0), clock_notes(0.8)[0][:52]
+    ((), 'Kernels run at up to 80 % of the highest clock, whic')
+    """
+    if clock_ratio >= 1:
+        return ()
+    return (
+        f"Kernels run at up to {100 * clock_ratio:.0f} % of the highest clock, which the board's power limit sustains "
+        "over the mix of the passes; bursts of single kernels are faster.",
+    )
 
 
 @lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times
@@ -103,10 +163,12 @@ def programs_of_plan(
     layout = replace(
         plan_layout(shape, plan, has_dropout=has_dropout), fusions=FUSIONS[fusions], expert_load=expert_load
     )  # fmt: skip
+    counts = plan.stage_layer_count or None
     if (plan.framework, plan.sharding) != ("fsdp2", "zero2"):
-        return rank_programs(shape, plan, layout=layout)
+        return rank_programs(shape, plan, layer_counts=counts, layout=layout)
     sharded = replace(plan, sharding="fsdp")  # parameters stay gathered after the forward pass
-    return rank_programs(shape, sharded, layout=layout, style=replace(data_parallelism(sharded), reshards=False))
+    style = replace(data_parallelism(sharded), reshards=False)
+    return rank_programs(shape, sharded, layer_counts=counts, layout=layout, style=style)
 
 
 def host_count(cluster: Cluster) -> int:
@@ -122,13 +184,22 @@ def host_count(cluster: Cluster) -> int:
 
 def transfer_durations(plan: TrainingPlan, cluster: Cluster) -> Callable[[Transfer], TransferDuration]:
     """Return the function that gives the duration of a collective of `plan` on `cluster`."""
+    from nearpeak.systems.collectives.traffic import ring_bytes
+    from nearpeak.targets import target_of
+
     known: dict[Transfer, TransferDuration] = {}
+    rate = target_of(cluster.target).dram.bandwidth_bytes_per_s
 
     def duration(transfer: Transfer) -> TransferDuration:
         found = known.get(transfer)
         if found is None:
-            time = transfer_time(transfer, group_mesh(plan, transfer.dim), cluster)
-            taken = 0 if transfer.kind == "send" or not time.time_s else TAKEN_SM_COUNT
+            mesh = group_mesh(plan, transfer.dim)
+            time, taken = transfer_time(transfer, mesh, cluster), Taken()
+            if time.time_s:
+                ranks = 2 if transfer.kind == "send" else mesh.degree(transfer.dim)
+                touched_bytes = TOUCHED_COUNT * ring_bytes(transfer.kind, transfer.bytes, ranks)
+                share = min(touched_bytes / time.time_s / rate, MOST_MEMORY_RATIO) if rate else 0.0
+                taken = Taken(0 if transfer.kind == "send" else TAKEN_SM_COUNT, share)
             found = known[transfer] = TransferDuration(time.time_s, time.low_s, time.high_s, taken, _DOCUMENTED_STEPS)
         return found
 
@@ -182,7 +253,9 @@ def _notes(
 
     notes: list[str] = []
     chunk_count = plan.pp * plan.chunk_count
-    if shape.layer_count % chunk_count:
+    if plan.precision == "tf32":
+        notes.append(TF32_NOTE)
+    if shape.layer_count % chunk_count and not plan.stage_layer_count:
         notes.append(
             f"{shape.layer_count} layers do not divide into {chunk_count} equal chunks: the first hold one more, which "
             "Megatron-LM takes only as an explicit layout."
@@ -223,7 +296,9 @@ def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
         "proved bound": f"documents of {target.name}", "kernels below peak": kernels,
         "host": f"stack {stack.name}",
         **dict.fromkeys(("exposed tp", "exposed pp", "exposed dp", "exposed ep", "exposed cp"), moves),
-        "bubble": "pipeline schedule", "optimizer": kernels, "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
+        "bubble": "pipeline schedule of equal stages",
+        "imbalance": "predicted times of the stages or branches", "optimizer": kernels,
+        "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
     }  # fmt: skip
 
 

@@ -22,7 +22,8 @@ _ON = typer.Option(..., "--on", help="Devices: count and target, e.g. 64xh100_sx
 _FABRIC = typer.Option("", "--fabric", help="Network between nodes (ib400, ib_hdr:4, …), or a TOML file.")
 _PLAN = typer.Option(
     "", "--parallel",
-    help="Plan, e.g. tp=8,pp=2,schedule=interleaved:4,recompute=selective,zero=1,sp; searched for without it.",
+    help="Plan, e.g. tp=8,pp=2,schedule=interleaved:4,recompute=selective,zero=1,sp; stages=9:8:8:7 are layers of "
+    "each stage; captured models take dp, pp, spatial=2x2 (tiles of images) and branches=2. Searched for without it.",
 )  # fmt: skip
 _GOODPUT = typer.Option(
     "", "--goodput", help="Long run with failures, e.g. checkpoint=60s,restart=10min,mtbf=3.1h,spares=2%,repair=1d; "
@@ -32,9 +33,9 @@ _OPTIMIZER = typer.Option(
     "adamw", "--optimizer", help="adamw, or kfac, shampoo or muon: kfac,factors=10,inverses=100,grid=4 (steps "
     "between updates; ranks that do nothing but inverses)."
 )  # fmt: skip
-_BATCH = typer.Option(0, "--batch", min=0, help="Captured models: images or samples of one device's micro-batch.")
+_BATCH = typer.Option(0, "--batch", min=0, help="Captured models: images or samples of a replica's micro-batch.")
 _PRECISION = typer.Option(
-    "", "--precision", help="bf16, fp16, fp8-current, fp8-delayed, fp8-block, …; bf16, captured models as captured."
+    "", "--precision", help="bf16, fp16, tf32, fp8-current, fp8-delayed, …; bf16, captured models as captured."
 )  # fmt: skip
 _STACK = typer.Option(
     "", "--stack", help="Software stack: host times and memory rules; megatron-lm, captured models pytorch-eager."
@@ -68,9 +69,10 @@ def train(
 ) -> None:  # fmt: skip
     """Show what one training step of a model takes on a cluster, whether it fits, and what to change.
 
-    Without --parallel the fastest plan of a language model that fits is searched for; bounds prove that no other is
-    faster by the same predictions. Any other model is captured, and its replicas are planned: --parallel dp=8 --batch
-    64. Times are predicted kernels, collectives and host times of the software stack, with a 90 % interval.
+    Without --parallel the fastest plan that fits is searched for; bounds prove that no other is faster by the same
+    predictions. A model that is no transformer of known extents is captured, and its replicas, pipeline stages, tiles
+    of images or branches are planned: --parallel pp=2,dp=4 --batch 64. Times are predicted kernels, collectives and
+    host times of the software stack, with a 90 % interval.
     """
     from nearpeak.api.training.captured_plan import is_captured, plan_captured
     from nearpeak.reports.systems import training_plan_report as report

@@ -63,6 +63,11 @@ NO_CORRECTION = typer.Option(
 ELSEWHERE = typer.Option(
     False, "--elsewhere", help="Intervals for software and timing other than those behind the coefficients, yours, say."
 )
+SUSTAINED = typer.Option(
+    None,
+    "--sustained/--burst",
+    help="Work that goes on for seconds, or milliseconds of it; steps: sustained, cases: burst.",
+)
 
 
 @takes_capture_options(*STORED, "engine")
@@ -76,6 +81,7 @@ def predict(
     calibration: Path | None = typer.Option(None, "--calibration", help="Your coefficient file (.toml)."),
     no_correction: bool = NO_CORRECTION,
     elsewhere: bool = ELSEWHERE,
+    sustained: bool | None = SUSTAINED,
     execution: str = shared.EXECUTION,
     within: str | None = WITHIN,
     fabric: str = shared.FABRIC,
@@ -111,7 +117,7 @@ def predict(
         _refuse_for_cases({"--execution": execution, "--within": within, "--engine": options.engine, **narrow})
     check_mode(execution)
     limit = None if within is None else time_limit(within)
-    how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "")
+    how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained)
     asked = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(workload_of(str(file), options), devices, asked, execution, limit)

@@ -50,6 +50,8 @@ class TimedCase:
     """Term that sets the bound."""
     terms_s: Mapping[str, float] = field(default_factory=dict)
     """Bound of one call by term."""
+    expected_s: float | None = None
+    """Time that good software is expected to reach; none where nothing predicts it."""
     best_known_s: float | None = None
     """Shortest time that another runner reached; none where no other ran it."""
     best_known_by: str = ""
@@ -88,6 +90,12 @@ class Gap:
     """The part of it that another runner reaches; 0 where none is faster."""
     theoretical_s: float | None
     """calls × (measured − bound); none without a bound."""
+
+    @property
+    def to_expected_s(self) -> float | None:
+        """Calls × (measured − expected), 0 where it takes no longer than expected; none without a prediction."""
+        row = self.timed
+        return None if row.expected_s is None else row.call_count * max(0.0, row.measured_s - row.expected_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from nearpeak.core.answers.notebook_display import html_of
 
 ROUNDING_RATIO = 1e-12
 """Share of a time below which a part is what differences of others leave over."""
+BURST = "bursts: milliseconds of such work on a board that has rested, as tables are measured"
+"""What predictions of cases hold for unless sustained ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class Provenance:
     """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
     notes: tuple[str, ...] = ()
     """Assumptions about unstated quantities, a sentence each."""
+    holds_for: str = BURST
+    """Duration and duty that the time holds for."""
     drawn: Callable[[tuple[float, ...], tuple[float, float, float]], ExpectedEnergy] | None = field(
         default=None, compare=False, repr=False
     )
@@ -177,6 +181,11 @@ class Prediction:
     def waterfall_s(self) -> Mapping[str, float]:
         """Time by part."""
         return {term.name: term.time_s for term in self.terms}
+
+    @property
+    def holds_for(self) -> str:
+        """Duration and duty that the time holds for: bursts, or seconds of work at a clock that power allows."""
+        return self.provenance.holds_for
 
     def _repr_html_(self) -> str | None:
         """Return what a notebook shows."""

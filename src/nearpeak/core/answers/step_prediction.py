@@ -58,3 +58,5 @@ class StepPrediction:
     """Expected time by the steps from the data of its coefficients: `0` this device … `3` another maker's."""
     energy: ExpectedEnergy | None = None
     """Energy of the predicted calls, the sum of theirs, idle power included; none where it is unknown."""
+    holds_for: str = ""
+    """Duration and duty that the times hold for: seconds without a pause, or bursts."""

@@ -22,6 +22,28 @@ class KernelDuration(NamedTuple):
     """Products of matrices, FLOP."""
 
 
+class Taken(NamedTuple):
+    """What a collective takes from kernels beside it."""
+
+    sm_count: int = 0
+    """Multiprocessors."""
+    memory_ratio: float = 0.0
+    """Share of the rate of device memory."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is taken.
+
+        >>> Taken().is_any, Taken(memory_ratio=0.1).is_any
+        (False, True)
+        """
+        return self.sm_count > 0 or self.memory_ratio > 0
+
+
+WHOLE = Taken()
+"""Nothing is taken: a kernel has the device to itself."""
+
+
 class TransferDuration(NamedTuple):
     """Time of one collective."""
 
@@ -31,7 +53,7 @@ class TransferDuration(NamedTuple):
     """Low end of the 90 % interval."""
     high_s: float
     """High end of the 90 % interval."""
-    sm_count: int = 0
-    """Multiprocessors that it takes from kernels beside it."""
+    taken: Taken = WHOLE
+    """What it takes from kernels beside it."""
     distance_count: int = 3
     """As of kernels."""

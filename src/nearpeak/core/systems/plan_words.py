@@ -20,7 +20,7 @@ _FLAGS = {
 _TEXTS = {"schedule": "schedule", "recompute": "recompute", "sharding": "sharding", "framework": "framework"}
 _FOLDED = ("dualpipev",)
 """Schedules that fold the stages: each rank has two chunks."""
-_KNOWN = (*_COUNTS, *_FLAGS, *_TEXTS, "zero")
+_KNOWN = (*_COUNTS, *_FLAGS, *_TEXTS, "zero", "stages", "spatial", "branches")
 
 
 def training_plan_of(
@@ -45,6 +45,8 @@ def training_plan_of(
     nearpeak.errors.SpecError: --parallel: tp × pp × cp = 3 does not divide 8 devices; tp=2 or tp=4 would
     """
     values = {**(defaults or {}), **_values_of(text)}
+    if "stage_layer_count" in values:
+        values.setdefault("pp", len(values["stage_layer_count"]))
     degrees = {name: values.get(name, 1) for name in ("tp", "pp", "cp")}
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if "dp" not in values:
@@ -132,12 +134,29 @@ def _fields_of(name: str, value: str | None) -> dict[str, Any]:
         return {_COUNTS[name]: _whole(name, value)}
     if name == "zero":
         return {"sharding": "none" if value == "0" else f"zero{value}"}
+    if name in ("stages", "spatial", "branches"):
+        return _parts_of(name, value)
     if name == "schedule":
         schedule, sign, chunks = value.partition(":")
         if not sign and schedule in _FOLDED:
             chunks = "2"
         return {"schedule": schedule, **({"chunk_count": _whole(name, chunks)} if chunks else {})}
     return {_TEXTS[name]: value}
+
+
+def _parts_of(name: str, value: str) -> dict[str, Any]:
+    """Return the fields of a stage split, of tiles of images, or of ranks for branches.
+
+    >>> _parts_of("stages", "9:8:8:7"), _parts_of("spatial", "2x4")
+    ({'stage_layer_count': (9, 8, 8, 7)}, {'cp': 8, 'tile_row_count': 2, 'tile_column_count': 4})
+    """
+    if name == "stages":
+        return {"stage_layer_count": tuple(_whole(name, count) for count in value.split(":"))}
+    if name == "branches":
+        return {"tp": _whole(name, value), "has_branches": True}
+    rows, sign, columns = value.partition("x")
+    counts = _whole(name, rows), _whole(name, columns) if sign else 1
+    return {"cp": counts[0] * counts[1], "tile_row_count": counts[0], "tile_column_count": counts[1]}
 
 
 def _whole(name: str, value: str) -> int:
@@ -159,10 +178,15 @@ def plan_words(plan: TrainingPlan) -> str:
     'tp=8,dp=4,micro=2,sp'
     """
     usual = {field.name: field.default for field in fields(TrainingPlan)}
+    is_tiled = plan.tile_row_count * plan.tile_column_count > 1
+    other = {"chunk_count", *(["cp"] if is_tiled else []), *(["tp"] if plan.has_branches else [])}
     words = [
         f"{word}={getattr(plan, field)}" for word, field in _COUNTS.items()
-        if field != "chunk_count" and getattr(plan, field) != usual.get(field)
+        if field not in other and getattr(plan, field) != usual.get(field)
     ]  # fmt: skip
+    words += [f"spatial={plan.tile_row_count}x{plan.tile_column_count}"] if is_tiled else []
+    words += [f"branches={plan.tp}"] if plan.has_branches else []
+    words += [f"stages={':'.join(map(str, plan.stage_layer_count))}"] if plan.stage_layer_count else []
     if plan.schedule != usual["schedule"] or plan.chunk_count > 1:
         words.append(f"schedule={plan.schedule}" + (f":{plan.chunk_count}" if plan.chunk_count > 1 else ""))
     words += [

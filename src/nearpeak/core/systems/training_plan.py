@@ -65,6 +65,14 @@ class TrainingPlan:
     """Width of low-rank adapters (LoRA) of attention, which alone are trained; 0 where all weights are."""
     is_compiled: bool = False
     """Whether pointwise calls are fused (torch.compile or hand-written fused layers)."""
+    stage_layer_count: tuple[int, ...] = ()
+    """Layers of each pipeline stage (captured models: numbered blocks); empty for equal shares."""
+    tile_row_count: int = 1
+    """Parts of an image's height; cp ranks of a captured model hold rows × columns tiles of each image."""
+    tile_column_count: int = 1
+    """Parts of an image's width."""
+    has_branches: bool = False
+    """Whether the tp ranks of a captured model run branches of its graph that do not depend on each other."""
 
     def __post_init__(self) -> None:
         """Refuse degrees that do not divide and names that are none."""
@@ -85,11 +93,28 @@ class TrainingPlan:
                 f"global batch {self.global_batch} is no multiple of dp {self.dp} × micro-batch {self.micro_batch}; "
                 f"{near} would be"
             )
+        self._check_parts()
         if self.shard_count and self.dp % self.shard_count:
             raise SpecError(f"shard_count {self.shard_count} does not divide dp {self.dp}; a divisor of it would")
         if (self.tp * self.cp * self.dp) % (self.ep * self.etp):
             raise SpecError(
                 f"ep {self.ep} × etp {self.etp} does not divide tp × cp × dp = {self.tp * self.cp * self.dp}"
+            )
+
+    def _check_parts(self) -> None:
+        """Refuse a stage split that is none of the plan's stages, and tiles that are not its ranks."""
+        if self.stage_layer_count and (
+            len(self.stage_layer_count) != self.pp or min(self.stage_layer_count) < 1 or self.chunk_count > 1
+        ):
+            counts = ":".join(map(str, self.stage_layer_count))
+            raise SpecError(
+                f"stages={counts}: states layers of {len(self.stage_layer_count)} stages for pp={self.pp} with "
+                f"{self.chunk_count} chunk(s); one number of at least 1 for each stage of one chunk would be right"
+            )
+        tile_count = self.tile_row_count * self.tile_column_count
+        if min(self.tile_row_count, self.tile_column_count) < 1 or (tile_count > 1 and tile_count != self.cp):
+            raise SpecError(
+                f"{self.tile_row_count} × {self.tile_column_count} tiles on cp={self.cp} ranks; their product is cp"
             )
 
     @property

@@ -211,7 +211,7 @@ def _blended(
 ) -> Calibration:
     """Return the prior with the mean coefficients of its maker's measured devices, for a device without data."""
     if model.size is None:
-        return prior
+        return _moved_prior(prior, model, target, cases, group, without)
     measured = []
     usual = {coefficient.name: coefficient.value for coefficient in prior.coefficients}
     is_other = model.is_by_format and is_other_format(model.groups(cases.op, cases.dtypes)[0], group)
@@ -229,6 +229,21 @@ def _blended(
         return _with_values(prior, mean_coefficients(model, target, cases.dtypes, measured))
     except (NotModelledError, ValueError, KeyError):
         return prior
+
+
+def _moved_prior(
+    prior: Calibration, model: KernelModel, target: Target, cases: CaseColumns, group: str, without: str
+) -> Calibration:
+    """Return the prior moved to a device from each of those that it was fitted on: the geometric mean."""
+    stems = [stem for stem in _stems(model.name) if stem != without and _device(stem).vendor == target.vendor]
+    behind = [_device(stem) for stem in stems if _stored(model.name, stem, group, 0, False) is not None]
+    if model.transfer is None or not behind:
+        return prior
+    values = [coefficient.value for coefficient in prior.coefficients]
+    high = np.array([coefficient.high_value for coefficient in model.coefficients])
+    moved = model.transfer(target, cases.dtypes, [(device, values) for device in behind], is_related=False)
+    means = np.exp(np.log(np.maximum(np.stack(moved), _LEAST * high)).mean(axis=0))
+    return _with_values(prior, np.where((np.stack(moved) == values).all(axis=0), values, means))
 
 
 def mean_coefficients(

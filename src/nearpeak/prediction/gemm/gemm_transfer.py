@@ -10,15 +10,16 @@ from nearpeak.core.work.target import Target
 from nearpeak.prediction.gemm.gemm_coefficients import COEFFICIENTS
 from nearpeak.prediction.power.board_power import (  # fmt: skip
     clock_hz,
-    generation_energy,
     headroom,
     is_held,
     is_paced_by_power,
     product_energy,
+    reclocked,
     repower,
     share_of_rate,
     slowed,
 )
+from nearpeak.prediction.power.product_energy import generation_energy, scales_by_vectors
 from nearpeak.prediction.product_units import unit_of
 
 _LAUNCH, _TENSOR, _CLOCK, _BALANCED, _DRAM = (
@@ -45,6 +46,11 @@ _PACED = [
 _KEPT = [one.name for one in COEFFICIENTS].index("quantise_residency_ratio")
 _LITTLE = 1e-6
 """Least value in a geometric mean."""
+_ISSUED, _LANES_FLOP = 0.8, 256
+"""Most of the rate of vector units that products reach, and FLOP per clock from which that is so: schedulers with as
+many lanes as a warp issue one instruction a clock, a product or a load; where a warp takes two clocks, as on the
+P100, V100, T4 and A100, loads go in between. The P4 reaches 0.81 (its fit).
+"""
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
 
@@ -93,10 +99,13 @@ def _move_to_related(
 ) -> None:
     """Move coefficients of devices that run the kernels of `target` to its rate and power."""
     for (device, _), vector in zip(measured, values, strict=True):
-        # Bytes per clock from the cache stay where products per clock differ: their rate is held back, not loads.
-        rates = [board.peaks[unit_of(board, dtypes)].flop_per_clock for board in (target, device)]
-        vector[_BALANCED] = max(vector[_BALANCED] * min(rates[0] / rates[1], 1.0), COEFFICIENTS[_BALANCED].low_value)
-        repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes))
+        # Bytes per clock from the cache stay where products per clock differ: held back, or more of a new format.
+        units = unit_of(target, dtypes), unit_of(device, dtypes)
+        rates = [board.peaks[unit].flop_per_clock for board, unit in zip((target, device), units, strict=True)]
+        ratio = rates[0] / rates[1] if units[0].startswith("tensor.") else min(rates[0] / rates[1], 1.0)
+        low, high = COEFFICIENTS[_BALANCED].low_value, COEFFICIENTS[_BALANCED].high_value
+        vector[_BALANCED] = min(max(vector[_BALANCED] * ratio, low), high)
+        repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes), dtypes["dtype"])
 
 
 def _move_to_other(
@@ -106,7 +115,12 @@ def _move_to_other(
     _recache(values, target, [device for device, _ in measured])
     for (device, _), vector in zip(measured, values, strict=True):
         reached = vector[_TENSOR] * _boost_ratio(target, dtypes) / _boost_ratio(device, dtypes)
+        if _shares_issue(target, dtypes) and not _shares_issue(device, dtypes):
+            reached = min(reached, _ISSUED)
         vector[_TENSOR] = min(reached, COEFFICIENTS[_TENSOR].high_value)
+    if _tells_by_clock(target, dtypes):
+        _reclock(values, target, dtypes, measured)
+        return
     known = [
         (device, original)
         for device, original in measured
@@ -123,6 +137,27 @@ def _move_to_other(
             for vector in values:
                 vector[_RATE] = slowed(tuple(vector[_RATE]), share)
                 vector[_CLOCK] = min(vector[_CLOCK], COEFFICIENTS[_CLOCK].high_value)
+
+
+def _tells_by_clock(target: Target, dtypes: Mapping[str, str]) -> bool:
+    """Return whether the energy of a product is known so well that it tells work per clock and clock apart.
+
+    AMD measured both on two boards of CDNA 3; units that scale short blocks by themselves do nothing but products.
+    """
+    scheme = DTYPES[dtypes["dtype"]].scheme
+    has_short = scheme is not None and scheme.a.column_count > 0 and not scales_by_vectors(dtypes["dtype"])
+    return has_short or (target.vendor == "AMD" and not unit_of(target, dtypes).startswith("vector."))
+
+
+def _reclock(
+    values: Sequence[Any], target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]]
+) -> None:
+    """Move the rates of devices to the clock that the power of `target` gives, with their work per clock."""
+    for (device, original), vector in zip(measured, values, strict=True):
+        units = unit_of(target, dtypes), unit_of(device, dtypes)
+        vector[_RATE] = reclocked(tuple(np.asarray(original)[_RATE]), target, device, units, dtypes["dtype"])
+        vector[_TENSOR] = min(vector[_TENSOR], COEFFICIENTS[_TENSOR].high_value)
+        vector[_CLOCK] = min(vector[_CLOCK], COEFFICIENTS[_CLOCK].high_value)
 
 
 def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[str, str], least: float) -> None:
@@ -147,6 +182,12 @@ def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[st
 def _boost_ratio(device: Target, dtypes: Mapping[str, str]) -> float:
     """Return the highest clock over that of the documented rate: products run at it until power holds them back."""
     return max(device.clock_hz / _clock_hz(device, dtypes), 1.0)
+
+
+def _shares_issue(device: Target, dtypes: Mapping[str, str]) -> bool:
+    """Return whether products run on vector units whose schedulers issue no load beside them."""
+    unit = unit_of(device, dtypes)
+    return device.vendor == "NVIDIA" and unit == "vector.fp32" and device.peaks[unit].flop_per_clock >= _LANES_FLOP
 
 
 def _is_bound_by_power(target: Target, dtypes: Mapping[str, str]) -> bool:

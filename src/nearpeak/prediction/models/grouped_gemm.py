@@ -119,7 +119,7 @@ def _transferred(
     values = [np.array(vector, dtype=float) for _, vector in measured]
     for (device, _), vector in zip(measured, values, strict=True):
         if is_related:
-            repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes))
+            repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes), dtypes["dtype"])
     return values
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nearpeak.core.work.target import Target
 from nearpeak.prediction.kernel_model import CoefficientRange
+from nearpeak.prediction.power.product_energy import expected_energy, generation_energy, share_at, work_and_energy
 from nearpeak.prediction.power.voltage import clock_drawing, drawn_ratio
 
 _BY_POWER = 0.6
@@ -21,49 +22,77 @@ Source: AccelWattch (MICRO'21), Quadro GV100; that other boards are alike is an 
 """
 _LEAST_LEFT_RATIO = 0.1
 """Share of its limit that a board has left for work at least: it was built for some."""
-_ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.4, "hopper": 0.35, "blackwell": 0.33}
-"""Energy of a product by generation, against 16 nm: an assumption after published process nodes."""
-
 
 Rate = tuple[float, float]
 """Reached share of the documented rate, and loss of clock under sustained products."""
 
 
-def repowered(rate: Rate, target: Target, device: Target, units: tuple[str, str]) -> Rate:
+def repowered(rate: Rate, target: Target, device: Target, units: tuple[str, str], dtype: str = "") -> Rate:
     """Return the rate that `target` has where `device` has the given one.
 
     Voltage belongs to a clock of the chip, not to a share of what a document quotes: a board that is quoted at a higher
-    clock takes more energy for the same share of its rate. So does a coarser process at the same clock.
+    clock takes more energy for the same share of its rate. So does a coarser process at the same clock. Kernels that
+    leave much of each clock unused keep what they do of it, see `reclocked`.
 
     Args:
         units: that model the products, of the target and of the device.
+        dtype: format of the products; empty where a rate is not of products alone.
 
     Source: dynamic power f V(f)^2 with V linear above a floor (prediction.md, power and clock).
     """
     if not is_paced_by_power(rate):
-        return rate
+        return reclocked(rate, target, device, units, dtype) if dtype else rate
     boards = (target, units[0]), (device, units[1])
     top = max(max(board.clock_hz, clock_hz(board, unit)) for board, unit in boards)
     here, there = (clock_hz(board, unit) / top for board, unit in boards)
     energy = product_energy(device, units[1], rate, there) * generation_energy(target) / generation_energy(device)
-    share = share_of_rate(headroom(target, units[0]), energy, here)
-    if math.isclose(share, _sustained(rate), rel_tol=_ALIKE):
+    return with_share(rate, share_of_rate(headroom(target, units[0]), energy, here))
+
+
+def reclocked(rate: Rate, target: Target, device: Target, units: tuple[str, str], dtype: str) -> Rate:
+    """Return the rate with the work per clock that kernels do on `device`, at the clock that `target` has power for.
+
+    The energy of a product tells both apart, where it is known; the rate stays where it is not.
+    """
+    energies = [expected_energy(board, unit, dtype) for board, unit in zip((target, device), units, strict=True)]
+    if energies[0] is None or energies[1] is None or not target.power_w or not device.power_w:
         return rate
-    if share <= _sustained(rate):
+    here, there = (
+        min(clock_hz(board, unit) / board.clock_hz, 1.0) for board, unit in zip((target, device), units, strict=True)
+    )
+    work, energy = work_and_energy(sustained_share(rate) * there, headroom(device, units[1]) * there, energies[1])
+    share = share_at(work, headroom(target, units[0]) * here, energy * energies[0] / energies[1])
+    return with_share(rate, share / here)
+
+
+def with_share(rate: Rate, share: float) -> Rate:
+    """Return the rate at a sustained share of the documented one: a gain first takes back what the clock loses.
+
+    >>> with_share((0.8, 0.0), 0.4), with_share((0.8, 0.25), 0.8)
+    ((0.8, 1.0), (0.8, 0.0))
+    """
+    if math.isclose(share, sustained_share(rate), rel_tol=_ALIKE):
+        return rate
+    if share <= sustained_share(rate):
         return slowed(rate, share)
-    gain = max(min(share, _MOST) / _sustained(rate), 1.0)
+    gain = max(min(share, _MOST) / sustained_share(rate), 1.0)
     loss = 1.0 + rate[1]
     return rate[0] * max(gain / loss, 1.0), max(loss / gain, 1.0) - 1.0
 
 
 def repower(
-    vector: Any, coefficients: Sequence[CoefficientRange], target: Target, device: Target, unit: Callable[[Target], str]
+    vector: Any,
+    coefficients: Sequence[CoefficientRange],
+    target: Target,
+    device: Target,
+    unit: Callable[[Target], str],
+    dtype: str = "",
 ) -> None:
     """Move the sustained rate in a device's coefficient vector to `target`, if both state their power limits."""
     if target.power_w and device.power_w:
         names = [coefficient.name for coefficient in coefficients]
         places = [names.index(name) for name in ("tensor_ratio", "clock_ratio")]
-        rate = repowered(tuple(vector[places]), target, device, (unit(target), unit(device)))
+        rate = repowered(tuple(vector[places]), target, device, (unit(target), unit(device)), dtype)
         vector[places] = [min(v, coefficients[place].high_value) for v, place in zip(rate, places, strict=True)]
 
 
@@ -73,7 +102,7 @@ def slowed(rate: Rate, share: float) -> Rate:
     >>> slowed((0.8, 0.0), 0.4), slowed((0.8, 0.0), 0.9)
     ((0.8, 1.0), (0.8, 0.0))
     """
-    return (rate[0], (1.0 + rate[1]) * _sustained(rate) / share - 1.0) if share < _sustained(rate) else rate
+    return (rate[0], (1.0 + rate[1]) * sustained_share(rate) / share - 1.0) if share < sustained_share(rate) else rate
 
 
 def product_energy(device: Target, unit: str, rate: Rate, clock: float = 1.0) -> float:
@@ -82,10 +111,10 @@ def product_energy(device: Target, unit: str, rate: Rate, clock: float = 1.0) ->
     Args:
         clock: of the documented rate, as a share of the highest.
     """
-    return headroom(device, unit) * clock / float(drawn_ratio(_sustained(rate) * clock))
+    return headroom(device, unit) * clock / float(drawn_ratio(sustained_share(rate) * clock))
 
 
-def _sustained(rate: Rate) -> float:
+def sustained_share(rate: Rate) -> float:
     """Return the share of the documented rate that long products reach."""
     return rate[0] / (1.0 + rate[1])
 
@@ -115,17 +144,7 @@ def is_paced_by_power(rate: Rate) -> bool:
     >>> is_paced_by_power((0.9, 0.2)), is_paced_by_power((0.9, 0.8))
     (True, False)
     """
-    return _sustained(rate) >= _BY_POWER
-
-
-def generation_energy(device: Target) -> float:
-    """Return the energy of a product at a clock by generation, against 16 nm; 1 where none is assumed.
-
-    >>> from nearpeak.targets import target_of
-    >>> generation_energy(target_of("l40s")), generation_energy(target_of("rtx_pro_6000"))
-    (0.4, 0.33)
-    """
-    return next((energy for name, energy in _ENERGY.items() if device.architecture.startswith(name)), 1.0)
+    return sustained_share(rate) >= _BY_POWER
 
 
 def clock_hz(device: Target, unit: str) -> float:
@@ -141,5 +160,16 @@ def headroom(device: Target, unit: str) -> float:
     0.73
     """
     assert device.power_w is not None
+    return (device.power_w - at_rest_w(device)) / device.peaks[unit].flop_per_s
+
+
+def at_rest_w(device: Target) -> float:
+    """Return the power that a board draws whatever its clock; at most so much that some of its limit is left.
+
+    >>> from nearpeak.targets import target_of
+    >>> round(at_rest_w(target_of("b200_sxm")))
+    172
+    """
+    assert device.power_w is not None
     rest_w = _AT_REST_RATIO * device.power_w + _AT_REST_SM_W * (device.sm_count or 0)
-    return float(max(device.power_w - rest_w, _LEAST_LEFT_RATIO * device.power_w) / device.peaks[unit].flop_per_s)
+    return float(min(rest_w, (1 - _LEAST_LEFT_RATIO) * device.power_w))

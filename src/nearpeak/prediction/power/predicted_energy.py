@@ -156,7 +156,7 @@ def power_limit_cost(
     _, values = _power_scalars(_measured_name(target), format_of(cases))
     demand, top = demand_w(target, cases, values, larger(time_s, _LEAST_S)), top_ratio(target)
     stock = clock_ratio(demand, board_w(documented_of(target)), top)  # at the documented limit, of the full clock
-    clocked, ceilings = _clocked(Same(model))
+    clocked, ceilings = clocked_places(Same(model))
     clocked_s = sum([parts_s[place] for place in clocked])
     left, taken = list(parts_s), none
     for place in ceilings:
@@ -176,7 +176,7 @@ def may_hide_power_limit(target: Target, model: KernelModel, parts_s: Any, most_
         return np.zeros(len(most_s), dtype=bool)
     if is_lowered(target):
         return np.ones(len(most_s), dtype=bool)
-    held_s = [np.maximum(parts_s[:, place], 0.0) for place in _clocked(Same(model))[1]]
+    held_s = [np.maximum(parts_s[:, place], 0.0) for place in clocked_places(Same(model))[1]]
     return sum(held_s) >= most_s if held_s else np.zeros(len(most_s), dtype=bool)
 
 
@@ -186,7 +186,7 @@ def is_lowered(target: Target) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _clocked(model: "Same[KernelModel]") -> tuple[list[int], list[int]]:
+def clocked_places(model: "Same[KernelModel]") -> tuple[list[int], list[int]]:
     """Return the places of parts that follow the clock, and of those by which such units stay below their rates."""
     names = enumerate(model.held.terms)
     clocked = [place for place, name in names if model.held.regimes[name] in _CLOCKED]

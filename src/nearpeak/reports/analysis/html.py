@@ -19,6 +19,7 @@ from nearpeak.core.work.family import FAMILIES
 from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
+from nearpeak.reports import gap_charts as gaps
 from nearpeak.reports import roofline_geometry as roofline
 from nearpeak.reports.step_headline import headline
 from nearpeak.units import show
@@ -191,6 +192,7 @@ def _environment() -> Environment:
         modes=MODES,
         roofline=roofline,
         bars=bars,
+        gaps=gaps,
         families=FAMILIES,
         limiters=words.LIMITERS,
         width=bars.width,

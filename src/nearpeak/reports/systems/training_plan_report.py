@@ -25,6 +25,7 @@ _ADVICE = {
     "exposed ep": "expert groups inside one node",
     "exposed cp": "a smaller context-parallel degree",
     "bubble": "more micro-batches per step, or a schedule with more chunks per rank",
+    "imbalance": "stages of equal time (stages=…), or branches of equal time",
     "optimizer": "an optimizer sharded over the replicas (zero=1)",
     "straggler": "equal hosts; the wait grows with the number of hosts",
 }
@@ -183,7 +184,8 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
             plan_words(result.plan), Cell(value=result.tokens_per_s, text=f"{result.tokens_per_s:,.0f}"),
             _room(result.free_bytes), Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}"),
         ))  # fmt: skip
-    heads = ("~`plan|plan (--parallel)", "#tokens per s", "memory", "#usd|$ per M tokens")
+    item = planned.item
+    heads = ("~`plan|plan (--parallel)", f"#{item} per s", "memory", f"#usd|$ per M {item}")
     yield Table(
         columns=columns(*heads), rows=rows, name="frontier", caption="Plans that no other beats", brief_count=6,
         rest="… and more with --json",

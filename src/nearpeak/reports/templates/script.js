@@ -44,10 +44,10 @@
   const tipText = (row) => {
     const one = data.rows[row], at = target();
     const expected = at.expected_s && at.expected_s[row];
-    if (expected) lines.push(`expected ${show(expected, "s")} a call`);
     const measured = at.measured_s && at.measured_s[row];
     const lines = [words(row), `${show(at.bound_s[row], "s")} a call × ${count(one[CALLS])} = ${show(total(row), "s")}, limited by ${limiterWords(row)}`,
       [one[PHASE], one[MODULE], one[SOURCE]].filter(Boolean).join(" · ")];
+    if (expected) lines.push(`expected ${show(expected, "s")} a call`);
     if (measured) lines.push(`measured ${show(measured, "s")} a call${measured < at.bound_s[row] ? ": implausible, below its bound" : `, attains ${percent(at.bound_s[row] / measured)}`}`);
     return lines.join("\n");
   };

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from nearpeak.core.systems.duration import KernelDuration, TransferDuration
+from nearpeak.core.systems.duration import WHOLE, KernelDuration, Taken, TransferDuration
 from nearpeak.core.systems.rank_program import RankCall, Transfer
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.work.case import Case
 from nearpeak.systems.training.tensor_overlap import OverlappedCall, overlap_time
 
 Key = TypeVar("Key", str, int)
-KernelTimes = Callable[[Case, int], KernelDuration]
-"""Gives the time of a case while a number of multiprocessors is taken away from it."""
+KernelTimes = Callable[[Case, Taken], KernelDuration]
+"""Gives the time of a case on what a collective beside it leaves of the device."""
 TransferTimes = Callable[[Transfer], TransferDuration]
 """Gives the time of a collective."""
 _RECOMPUTED = "recomputed."
@@ -118,7 +118,7 @@ def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_ba
     - a tensor-parallel collective runs under the next product, and what comes after that product waits for it;
     - the hops of context parallelism run under attention, each hop's attention waits for its hop.
 
-    Kernels beside a collective that takes multiprocessors run on the rest.
+    Kernels beside a collective run on the multiprocessors and the rate of memory that it leaves.
 
     Args:
         is_backward: whether the calls are gradients, which the framework launches without the user's Python; calls of
@@ -180,7 +180,7 @@ class _Lanes:
         self._total = _Totals(self._device_s)
         self._comm_s = self._used_s = self._queued_s = self._device_s
         self._begun_s = -1.0  # start of the last collective beside the queue that is no gather
-        self._taken = 0
+        self._taken = WHOLE
         self._pending: list[tuple[float, str, str]] = []  # end, dimension, product that runs under it
         self._hops: tuple[float, float] | None = None  # time of one hop, end of the last
 
@@ -212,12 +212,12 @@ class _Lanes:
 
     def run_kernel(self, call: RankCall, case: Case) -> None:
         """Run a kernel in the queue."""
-        duration, total, count = self._times.kernel(case, 0), self._total, call.count
+        duration, total, count = self._times.kernel(case, WHOLE), self._total, call.count
         self._wait_for_transfers(call.name, case.op)
         until_s = self._wait_for_host(call, duration.time_s)
         start_s, alone_s = self._device_s, count * duration.time_s
         busy_s = alone_s
-        if self._taken and self._comm_s > start_s:
+        if self._taken.is_any and self._comm_s > start_s:
             slowed_s, window_s = count * self._times.kernel(case, self._taken).time_s, self._comm_s - start_s
             # slower while the collective runs, at full speed afterwards
             busy_s = slowed_s if slowed_s <= window_s else window_s + (1 - window_s / slowed_s) * alone_s
@@ -269,7 +269,7 @@ class _Lanes:
         assert case is not None
         assert transfer is not None
         together_s, _ = overlap_time(case, transfer, self._times.kernel, self._times.transfer)
-        duration, alone_s = self._times.transfer(transfer), self._times.kernel(case, 0).time_s
+        duration, alone_s = self._times.transfer(transfer), self._times.kernel(case, WHOLE).time_s
         left_s = max(together_s - alone_s, 0.0)
         if transfer.kind != "all_gather":
             self.run_kernel(product, case)
@@ -298,7 +298,7 @@ class _Lanes:
                 self._hops = first_s, self._comm_s
             elif dim not in _REPLICAS:
                 self._pending.append((self._comm_s, dim, ""))
-        self._taken, self._total.tail_dim = duration.sm_count, dim
+        self._taken, self._total.tail_dim = duration.taken, dim
 
     def _gather(self, busy_s: float, dim: str) -> None:
         """Gather parameters, asked for when the gather before was used, ahead of what has been asked for since."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nearpeak.core.systems.duration import KernelDuration, TransferDuration
+from nearpeak.core.systems.duration import WHOLE, KernelDuration, Taken, TransferDuration
 from nearpeak.core.systems.rank_program import RankCall, Transfer
 from nearpeak.core.work.case import Case
 
@@ -80,24 +80,24 @@ def _is_product(call: RankCall) -> bool:
 
 
 def overlap_time(
-    case: Case, transfer: Transfer, kernel: Callable[[Case, int], KernelDuration],
+    case: Case, transfer: Transfer, kernel: Callable[[Case, Taken], KernelDuration],
     move: Callable[[Transfer], TransferDuration],
 ) -> tuple[float, int]:  # fmt: skip
     """Return the time of a product and its collective in the best number of pieces, and that number.
 
     In c pieces: the first piece of one, then the longer of both c - 1 times, then the last piece of the other. Products
-    of pieces run on the multiprocessors that the collective leaves.
+    of pieces run on the multiprocessors and the rate of memory that the collective leaves.
 
     Source: pipeline of two stages; Wang et al. 2022, doi:10.1145/3567955.3567959 (decomposed collectives).
     """
-    whole, whole_move = kernel(case, 0), move(transfer)
+    whole, whole_move = kernel(case, WHOLE), move(transfer)
     best = whole.time_s + whole_move.time_s, 1
     rows = dict(case.axes)[_ROWS[case.op]]
     for count in PIECE_COUNTS:
         if rows % count or transfer.bytes % count:
             continue
         piece_s = move(replace(transfer, bytes=transfer.bytes // count)).time_s
-        product_s = kernel(_piece(case, count), whole_move.sm_count).time_s
+        product_s = kernel(_piece(case, count), whole_move.taken).time_s
         best = min(best, (piece_s + (count - 1) * max(piece_s, product_s) + product_s, count))
     return best
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
 from nearpeak.core.systems.pipeline_schedule import PipelineSchedule
 from nearpeak.core.systems.pipeline_step import PipelineStep
@@ -49,7 +50,11 @@ class StepTime:
     step_s: float
     """Time of the step."""
     parts_s: Mapping[str, float]
-    """Its parts by name of `PART_NAMES`, which add up to it: those of the rank that ends last."""
+    """Its parts by name of `PART_NAMES`, which add up to it.
+
+    Kernels, host and collectives of a micro-batch are the mean over the pipeline's ranks; what the busier ranks run
+    beyond it is imbalance. The end of the step is that of the rank that ends last.
+    """
     stages: tuple[StageTime, ...]
     """Times of each stage."""
     device: LaneTime
@@ -61,14 +66,15 @@ class StepTime:
 
 
 def step_time(
-    programs: Sequence[RankProgram], plan: TrainingPlan, times: Times, *, hop_s: float = 0.0, host_count: int = 1,
-    has_spans: bool = False,
+    programs: Sequence[RankProgram], plan: TrainingPlan, times: Times, *, hop_s: float = 0.0, wait_s: float = 0.0,
+    host_count: int = 1, has_spans: bool = False,
 ) -> StepTime:  # fmt: skip
     """Return the time of one step of `plan`.
 
     Args:
         programs: those of one rank of each stage, chunk by chunk.
         hop_s: time of a message between stages.
+        wait_s: time in which a rank of each stage waits for the others of its stage, for one micro-batch.
         host_count: hosts that wait for one another in each step.
         has_spans: whether the timeline of the pipeline is returned.
 
@@ -79,14 +85,15 @@ def step_time(
     schedule = schedule_of(
         plan.schedule if plan.pp > 1 else "1f1b", plan.pp, plan.micro_batch_count, plan.chunk_count
     )  # fmt: skip
-    still, moving = _pipelines(schedule, chunks, plan, times.stack.micro_batch_s, hop_s, has_spans=has_spans)
+    pipelines = _pipelines(schedule, chunks, plan, times.stack.micro_batch_s + wait_s, hop_s, has_spans=has_spans)
+    moving = pipelines.moving
     ranks = [[(chunks[stage], count) for stage, count in own.items()] for own in rank_stages(schedule)]
     ends_s = [
         moving.stop_s[rank] + sum(chunk.reduction_s + chunk.optimizer.time_s for chunk, _ in own)
         for rank, own in enumerate(ranks)
     ]
     last = max(range(plan.pp), key=ends_s.__getitem__)
-    parts_s, device = _parts(ranks[last], plan, times, still, moving, last)
+    parts_s, device = _parts(ranks, plan, times, pipelines, last, wait_s=plan.micro_batch_count * wait_s)
     parts_s["straggler"] = straggler_wait_s(host_count, HOST_SPREAD_RATIO * fsum(parts_s.values()))
     flop = sum(chunk.forward.flop for chunk in chunks) * plan.micro_batch_count / plan.pp
     return StepTime(
@@ -97,44 +104,76 @@ def step_time(
     )  # fmt: skip
 
 
+class _Pipelines(NamedTuple):
+    """One pipeline under three assumptions."""
+
+    even: PipelineStep
+    """Without transfers, all stages as long as their mean."""
+    still: PipelineStep
+    """Without transfers between stages."""
+    moving: PipelineStep
+    """With them."""
+
+
+_Chunks = Sequence[tuple[ChunkRun, int]]
+"""Runs of a rank's chunks, and the micro-batches that it runs through each."""
+
+
 def _parts(
-    own: Sequence[tuple[ChunkRun, int]], plan: TrainingPlan, times: Times, still: PipelineStep, moving: PipelineStep,
-    rank: int,
-) -> tuple[dict[str, float], LaneTime]:  # fmt: skip
-    """Return the parts of the step on one rank but for stragglers, and all that it runs.
+    ranks: Sequence[_Chunks], plan: TrainingPlan, times: Times, pipelines: _Pipelines, last: int, *, wait_s: float
+) -> tuple[dict[str, float], LaneTime]:
+    """Return the parts of the step but for stragglers, and all that the rank runs that ends last.
 
     Args:
-        own: runs of the rank's chunks, and the micro-batches that it runs through each.
-        still: the pipeline without transfers between stages.
-        moving: the pipeline with them.
+        last: the rank that ends last.
+        wait_s: waits for the other ranks of a stage, over all micro-batches.
     """
-    work, update = LaneTime(), LaneTime()
-    for chunk, count in own:
-        work = work.joined(chunk.forward.joined(chunk.backward).scaled(count))
+    even, still, moving = pipelines
+    update = LaneTime()
+    for chunk, _ in ranks[last]:
         update = update.joined(chunk.optimizer)
+    busy_s, shown = fsum(still.busy_s) / len(ranks), ranks
+    if busy_s > still.stop_s[last]:  # the end of the step decides which rank is last: it may be one with little work
+        busy_s, shown = still.busy_s[last], ranks[last : last + 1]
+    work = _passes(shown)
     fixed_s = plan.micro_batch_count * times.stack.micro_batch_s
     exposed_s = dict.fromkeys(_EXPOSED, 0.0)
     for dim, dim_s in (*work.exposed_s.items(), *update.exposed_s.items()):
         exposed_s[_SHARED_DIMS.get(dim, dim)] += dim_s
-    exposed_s["pp"] += moving.stop_s[rank] - still.stop_s[rank]
-    exposed_s["dp"] += sum(chunk.reduction_s for chunk, _ in own)
-    exposed_s["ep"] -= work.time_s + fixed_s - still.busy_s[rank]  # what overlapped passes hide of each other
+    exposed_s["pp"] += moving.stop_s[last] - still.stop_s[last]
+    exposed_s["dp"] += sum(chunk.reduction_s for chunk, _ in ranks[last])
+    exposed_s["ep"] -= work.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
+    idle_s = still.stop_s[last] - busy_s
+    uneven_s = min(max(still.stop_s[last] - even.stop_s[last], 0.0), idle_s)
     parts_s = {
         "proved bound": work.bound_s,
         "kernels below peak": work.kernel_s - work.bound_s,
         "host": work.host_s + fixed_s + times.stack.step_s + update.host_s,
         **{f"exposed {dim}": exposed_s[dim] for dim in _EXPOSED},
-        "bubble": still.stop_s[rank] - still.busy_s[rank],
+        "bubble": idle_s - uneven_s,
+        "imbalance": uneven_s + wait_s,
         "optimizer": update.kernel_s,
     }
-    return parts_s, work.joined(update)
+    return parts_s, _passes(ranks[last : last + 1]).joined(update)
+
+
+def _passes(ranks: Sequence[_Chunks]) -> LaneTime:
+    """Return the mean of what ranks run in their passes."""
+    counts: dict[int, int] = {}  # chunks with the same calls are one object
+    runs = {id(chunk): chunk for own in ranks for chunk, _ in own}
+    for chunk, count in (pair for own in ranks for pair in own):
+        counts[id(chunk)] = counts.get(id(chunk), 0) + count
+    work = LaneTime()
+    for key, chunk in runs.items():
+        work = work.joined(chunk.forward.joined(chunk.backward).scaled(counts[key] / len(ranks)))
+    return work
 
 
 def _pipelines(
     schedule: PipelineSchedule, chunks: Sequence[ChunkRun], plan: TrainingPlan, fixed_s: float, hop_s: float, *,
     has_spans: bool,
-) -> tuple[PipelineStep, PipelineStep]:  # fmt: skip
-    """Return the pipeline without and with transfers; the fixed time of a micro-batch falls on the first chunks.
+) -> _Pipelines:  # fmt: skip
+    """Return the pipelines of a step; the fixed time of a micro-batch falls on the first chunks.
 
     A forward and a backward pass that overlap hide the exchanges of their experts under each other's kernels.
     """
@@ -159,7 +198,26 @@ def _pipelines(
         weight_s=tuple(min(chunk.weight_s, chunk.backward.time_s) for chunk in chunks) if is_split else (),
     )
     still = pipeline_step(schedule, stage_times, has_spans=has_spans and not hop_s)
-    return still, pipeline_step(schedule, stage_times, hop_s, has_spans=has_spans) if hop_s else still
+    is_even = len({*forward_s}) == len({*backward_s}) == 1
+    return _Pipelines(
+        even=still if is_even else pipeline_step(schedule, _evened(stage_times, chunks)), still=still,
+        moving=pipeline_step(schedule, stage_times, hop_s, has_spans=has_spans) if hop_s else still,
+    )  # fmt: skip
+
+
+def _evened(stages: StageTimes, chunks: Sequence[ChunkRun]) -> StageTimes:
+    """Return as many stages of the same times in sum, all as long as their mean.
+
+    Passes that overlap hide the mean of what they hide.
+    """
+    count = len(chunks)
+    forward_s, backward_s, weight_s = (fsum(part) / count for part in (stages.forward_s, stages.backward_s,
+                                                                       stages.weight_s))  # fmt: skip
+    exchanges_s = fsum(chunk.forward.exposed_s.get("ep", 0.0) + chunk.backward.exposed_s.get("ep", 0.0)
+                       for chunk in chunks) / count  # fmt: skip
+    pair_s = max(forward_s + backward_s - exchanges_s, exchanges_s, forward_s, backward_s)
+    split_s = min(weight_s, backward_s) if stages.weight_s else None
+    return StageTimes.equal(count, forward_s, backward_s, split_s, pair_s)
 
 
 def _run_chunks(programs: Sequence[RankProgram], plan: TrainingPlan, times: Times) -> list[ChunkRun]:

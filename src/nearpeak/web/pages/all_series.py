@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from nearpeak.core.history.stored_run import Latest, Series
+from nearpeak.core.history.stored_run import Series
+from nearpeak.history.series_state import Standing, standings
 from nearpeak.reports.document import Cell, Table, columns
-from nearpeak.store.page_queries import in_parts
-from nearpeak.web.cell_text import change, quantity, series_cell, workload_link
+from nearpeak.reports.history.spark import sparkline
+from nearpeak.web.cell_text import change, part, quantity, series_cell, workload_link
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Query
@@ -13,6 +14,8 @@ from nearpeak.web.series_charts import small_charts
 from nearpeak.web.site import Site
 
 ROWS, CHARTS, MOST_SEARCHED = 100, 24, 20_000
+COURSE = 24
+"""Newest values that the line of a series is drawn from."""
 CHOICES = ("device", "testbed", "branch", "metric", "owner", "workload")
 
 
@@ -39,25 +42,28 @@ def build(site: Site, query: Query) -> View:
 
 def _table(site: Site, series: Sequence[Series], changes: Mapping[int, int]) -> Table:
     ids = [item.id for item in series]
-    latest = {item.series: item for part in in_parts(ids) for item in site.store.latest_against_previous(part)}
-    single = site.store.browsing.newest([item for item in ids if item not in latest])
+    courses = site.store.browsing.newest_values(ids, COURSE) if len(ids) <= ROWS else {}  # none in whole exports
     return Table(
         name="series", caption="Series", has_filter=site.setting.is_static,
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "workload|Kernel",
-                        "metric|Metric", "owner|Owner", "#value|Newest", "#change_ratio|Against the one before",
-                        "#changes|Changes"),
-        rows=tuple(_row(item, latest.get(item.id), single.get(item.id), changes.get(item.id, 0)) for item in series),
+                        "metric|Metric", "owner|Owner", "course|Course", "#value|Newest",
+                        "#change_ratio|Against previous", "#attained_ratio|Reached", "#changes|Changes"),
+        rows=tuple(
+            _row(state, sparkline(courses.get(state.series.id, ()), COURSE // 2), changes.get(state.series.id, 0))
+            for state in standings(site.store, series, predicted=False)
+        ),
         empty="no series fits",
     )  # fmt: skip
 
 
-def _row(series: Series, pair: Latest | None, single: tuple[int, float] | None, changes: int) -> tuple[object, ...]:
-    value = pair.value if pair else single[1] if single else None
+def _row(state: Standing, course: str, changes: int) -> tuple[object, ...]:
+    series = state.series
     return (
         series_cell(series), series.device, series.testbed.name, series.branch,
         Cell(value=series.workload, link=workload_link(series.workload)), series.metric.name, series.owner,
-        quantity(value, series.metric.unit),
-        change(pair.ratio if pair else None, direction=series.metric.direction, sure=False), changes,
+        Cell(value=course, kind="whole"), quantity(state.value, series.metric.unit),
+        change(state.change_ratio, direction=series.metric.direction, sure=False),
+        part(state.attained_ratio, implausible=state.is_implausible), changes,
     )  # fmt: skip
 
 

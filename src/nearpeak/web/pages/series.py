@@ -49,7 +49,7 @@ def build(site: Site, query: Query) -> View:
     series = series_of(site.store, number)
     track, history = _track(site, series)
     intervals = intervals_of(history, track.points)
-    chart = _chart(series, track, intervals)
+    chart = _chart(site, series, track, intervals)
     shown = track.points if query.is_whole else track.points[-ROWS:]
     runs = {run.id: run for run in site.store.runs([point.run_id for point in shown])} if shown else {}
     tables = (_points(series, track, intervals, runs, ROWS if not query.is_whole else None), _changes(track),
@@ -79,7 +79,7 @@ def _track(site: Site, series: Series) -> tuple[Track, History]:
     return track_and_history
 
 
-def _chart(series: Series, track: Track, intervals: Sequence[tuple[float, float]]) -> Chart:
+def _chart(site: Site, series: Series, track: Track, intervals: Sequence[tuple[float, float]]) -> Chart:
     marks = tuple(
         Mark(index=each.index, is_worse=each.worse, is_sure=each.tier == "confirmed",
              text=percent(each.value_ratio) + (" through the clock" if each.by_clock else ""))
@@ -89,6 +89,7 @@ def _chart(series: Series, track: Track, intervals: Sequence[tuple[float, float]
         f"series{series.id}", f"{series.label}, {place_of(series)}", series.metric.unit, track.points, intervals,
         marks=marks,
         lines=levels_of(series),
+        commits=site.store.browsing.commit_texts(point.sha for point in track.points if point.sha),
     )  # fmt: skip
 
 

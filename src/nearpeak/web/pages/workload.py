@@ -51,7 +51,7 @@ def _table(rows: Sequence[Standing]) -> Table:
     return Table(
         name="cases", caption="Cases",
         columns=columns("case|Case", "series|Series", "device|Device", "runner|Runner", "metric|Metric",
-                        "#value|Newest", "#change_ratio|Against the one before", "#predicted_s|Predicted",
+                        "#value|Newest", "#change_ratio|Against previous", "#predicted_s|Predicted",
                         "#bound_s|Speed of light", "#attained_ratio|Reached"),
         rows=tuple(
             (Cell(value=standing.series.label, link=case_link(standing.series.case)),

@@ -93,7 +93,8 @@
         if (tip.hidden) return;
         const mark = data.marks.find((one) => one[0] === index);
         const lines = [shown(data.y[index], data.unit), shown(data.lo[index], data.unit) + " to " + shown(data.hi[index], data.unit),
-          data.sha[index] || "run " + data.run[index]];
+          (data.sha[index] || "run " + data.run[index]) + (data.day[index] ? ", " + data.day[index] : "")];
+        if (data.subject[index]) lines.push(data.subject[index]);
         if (mark) lines.push((mark[1] ? "▲ worse " : "▼ better ") + mark[3]);
         tip.replaceChildren(...lines.map((text, row) => {
           const line = document.createElement(row ? "span" : "b");
@@ -126,7 +127,7 @@
       legend: { show: false }, series, bands: [{ series: [3, 2], fill: hue.accent + "33" }],
       scales: { x: { time: false, range: (u, low, high) => (data.y.length < 2 ? [-0.6, 0.6] : [low - 0.6, high + 0.6]) }, y: { range: () => range(data, fit) } },
       axes: [
-        { ...axis, show: !small, size: 30, values: (u, splits) => splits.map((one) => (Number.isInteger(one) && data.sha[one]) || ""), space: 90 },
+        { ...axis, show: !small, size: 30, values: (u, splits) => splits.map((one) => (Number.isInteger(one) && (data.day[one] || data.sha[one])) || ""), space: 90 },
         { ...axis, size: small ? 54 : 66, space: small ? 30 : 38, values: (u, splits) => splits.map((one) => shown(one, data.unit, 4)) },
       ],
       cursor: { y: false, drag: { x: !small, y: false }, points: { size: 7 } },

@@ -1,6 +1,6 @@
 """Constant durations and small rank programs for tests of training steps."""
 
-from nearpeak.core.systems.duration import KernelDuration, TransferDuration
+from nearpeak.core.systems.duration import KernelDuration, Taken, TransferDuration
 from nearpeak.core.systems.rank_program import RankCall, RankProgram, Transfer
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.work.case import Case
@@ -17,12 +17,12 @@ def stack(**host: float | bool) -> Stack:
 def times(kernel_s: float = 1.0, transfer_s: float = 1.0, sm_count: int = 0, **host: float | bool) -> Times:
     """Return equal times for all kernels, twice as long beside a collective that takes multiprocessors."""
 
-    def kernel(_: Case, taken: int) -> KernelDuration:
-        time_s = kernel_s * (2 if taken else 1)
+    def kernel(_: Case, taken: Taken) -> KernelDuration:
+        time_s = kernel_s * (2 if taken.is_any else 1)
         return KernelDuration(time_s, 0.9 * time_s, 1.1 * time_s, 0.5 * kernel_s, "gemm")
 
     def transfer(_: Transfer) -> TransferDuration:
-        return TransferDuration(transfer_s, transfer_s, transfer_s, sm_count)
+        return TransferDuration(transfer_s, transfer_s, transfer_s, Taken(sm_count))
 
     return Times(kernel, transfer, stack(**host))
 

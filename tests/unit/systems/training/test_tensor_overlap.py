@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearpeak.core.systems.duration import KernelDuration, TransferDuration
+from nearpeak.core.systems.duration import KernelDuration, Taken, TransferDuration
 from nearpeak.core.systems.rank_program import RankCall, Transfer
 from nearpeak.core.systems.stack import Stack
 from nearpeak.ops import case
@@ -14,13 +14,31 @@ GATHER = Transfer(kind="all_gather", bytes=6400, dim="tp")
 
 
 def _kernel(case_, taken, start_s=0.0):
-    time_s = start_s + dict(case_.axes)["m"] / 64 * (1.25 if taken else 1.0)
+    time_s = start_s + dict(case_.axes)["m"] / 64 * (1.25 if taken.is_any else 1.0)
     return KernelDuration(time_s, time_s, time_s, time_s / 2, "gemm")
 
 
 def _move(transfer, start_s=0.0, sm_count=0):
     time_s = start_s + transfer.bytes / 6400
-    return TransferDuration(time_s, time_s, time_s, sm_count)
+    return TransferDuration(time_s, time_s, time_s, Taken(sm_count))
+
+
+def test_kernels_beside_a_collective_have_what_it_leaves_of_memory():
+    seen = []
+
+    def kernel(case_, taken):
+        seen.append(taken)
+        return _kernel(case_, taken)
+
+    def move(transfer):
+        return _move(transfer)._replace(taken=Taken(memory_ratio=0.25))
+
+    times = Times(kernel, move, Stack(name="mine", title="Mine", launch_s=0.0, source="test"))
+    gradient = RankCall(name="gradient", transfer=Transfer(kind="all_reduce", bytes=6400, dim="dp"), is_beside=True)
+    found = run_lanes([gradient, RankCall(name="product", case=PRODUCT)], times)
+    assert Taken(memory_ratio=0.25) in seen
+    assert found.time_s == pytest.approx(1 + 0.25 / 1.25)  # slowed while the collective runs
+    assert found.exposed_s["dp"] == pytest.approx(found.time_s - 1)
 
 
 def test_pieces_without_cost_hide_all_but_one_piece():

@@ -45,6 +45,30 @@ def test_bubble_of_one_forward_one_backward():
     assert found.parts_s["bubble"] == 9
 
 
+def uneven(longest):
+    """Return the programs of four stages that take 1, 1, 1 and `longest` times as long as one kernel per pass."""
+    return [program(stage, **{
+        name: (product(longest if stage == 3 else 1),) for name in ("forward", "backward", "weight")
+    }) for stage in range(4)]  # fmt: skip
+
+
+def test_what_unequal_stages_cost_is_imbalance_and_equal_ones_leave_the_bubble():
+    plan = replace(PLAN, pp=4)
+    found = step_time(uneven(3), plan, times())
+    mean_s = 3 * (1 + 1 + 1 + 3) / 4
+    assert found.parts_s["bubble"] == pytest.approx(3 * mean_s)  # (p - 1) passes through equal stages
+    busy_s = found.parts_s["proved bound"] + found.parts_s["kernels below peak"]
+    assert busy_s == pytest.approx(8 * mean_s)
+    assert found.parts_s["imbalance"] == pytest.approx(found.step_s - 11 * mean_s)
+    assert found.parts_s["imbalance"] > 0
+    assert step_time(uneven(1), plan, times()).parts_s["imbalance"] == 0
+
+
+def test_waits_for_other_ranks_of_a_stage_are_imbalance_of_every_micro_batch():
+    alone, waiting = (step_time([program()], PLAN, times(), wait_s=wait_s) for wait_s in (0.0, 0.5))
+    assert waiting.parts_s["imbalance"] == waiting.step_s - alone.step_s == 8 * 0.5
+
+
 def test_gradients_reduced_beside_the_backward_pass_expose_the_last_bucket():
     gradient = tuple(move(dim="dp", is_beside=True) for _ in range(4))
     calls = {"backward": (product(),) * 8, "weight": (product(),) * 8, "gradient": gradient}

@@ -36,7 +36,7 @@ def rank_memory(
     Args:
         device_bytes: memory of the device, for the verdict whether it fits.
         context_bytes: driver context and communicators, as the software stack states it.
-        layers: layers of each stage; equal shares where none.
+        layers: layers of each stage; those of the plan where none, or equal shares.
         in_flight: model chunks whose activations a stage holds at once, by the schedule.
         rules, activations: those of the plan's framework where none.
         expert_load: tokens of the fullest rank's experts over the mean.
@@ -55,6 +55,7 @@ def rank_memory(
     ('backward of layer 1', True)
     """
     check_degrees(shape, plan, stage)
+    layers = layers or plan.stage_layer_count or None
     if allocator not in ALLOCATORS:
         raise SpecError(f"allocator={allocator!r} is not one of {', '.join(ALLOCATORS)}")
     own, chunks = stage_layers(shape, plan, stage, layers), in_flight(plan, stage)

@@ -252,7 +252,8 @@ class _PlaceBuilder:
         """
         count = maximum(self.stage.layer_count, 1)
         remaining = maximum(minimum(remaining, self.stage.layer_count), 1)
-        reduced = 1 - is_first
+        # The last layer's backward pass comes first: no layer before it waits for its reduction.
+        reduced = (1 - is_first) * (remaining < self.stage.layer_count)
         parts = self.held((count - remaining) / count * self.layer_share())
         held = self.in_flight_bytes - (self.stage.layer_count - remaining) * self.layers.layer_bytes
         parts["activations"] = maximum(held, 0)

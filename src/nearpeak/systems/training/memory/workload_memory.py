@@ -8,8 +8,8 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.systems.training.programs.captured_step import captured_step
 from nearpeak.systems.training.programs.gradient_calls import shard_count
 
-_SHARDED = ("zero3", "fsdp", "hsdp")
-_GATHERED_COUNT = 2
+SHARDED = ("zero3", "fsdp", "hsdp")
+GATHERED_COUNT = 2
 """Units beside the root that are whole at once: the one that runs and the next, whose gather runs beside it."""
 
 
@@ -28,7 +28,7 @@ def workload_memory(
         context_bytes: what lies outside the framework's allocator.
     """
     occupancy, step = occupancy_of(workload), captured_step(workload)
-    use, is_sharded, split = occupancy.use, plan.sharding in _SHARDED, shard_count(plan)
+    use, is_sharded, split = occupancy.use, plan.sharding in SHARDED, shard_count(plan)
     shards, states = split if is_sharded else 1, 1 if plan.sharding == "none" else split
     held = use.weight_bytes + use.state_bytes
     # Gradients of earlier micro-batches stay until the update.
@@ -36,7 +36,7 @@ def workload_memory(
     totals = [-(-own // shards) + more for own, more in zip(alive, occupancy.growing_bytes, strict=True)]
     peak = max(range(len(totals)), key=totals.__getitem__)
     root, *blocks = (unit.elements("dense") for unit in step.units)
-    whole = dtype_of(step.gradient_dtype).bytes(root + sum(sorted(blocks)[-_GATHERED_COUNT:]))
+    whole = dtype_of(step.gradient_dtype).bytes(root + sum(sorted(blocks)[-GATHERED_COUNT:]))
     parts = dict.fromkeys(MEMORY_KINDS, 0) | {
         "weights": -(-use.weight_bytes // shards), "gradients": -(-alive[peak] // shards),
         "optimizer": -(-use.state_bytes // states), "activations": occupancy.growing_bytes[peak],

@@ -1,6 +1,6 @@
 """Neighbours of a training plan: single changes with their step and memory, and the nearest plan that fits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from math import log2
 from typing import Any
@@ -9,12 +9,14 @@ import numpy as np
 
 from nearpeak.core.systems.plan_answer import PlanEdit
 from nearpeak.core.systems.rank_memory import RankMemory
+from nearpeak.core.systems.training_answer import StageTime
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.training.memory.memory_peak import fullest_rank
 from nearpeak.systems.training.plan_search.plan_memory import group_memory
 from nearpeak.systems.training.plan_search.plan_space import PlanSpace, legal_plans
+from nearpeak.systems.training.stage_split import StageLayer, split_stages
 
 EDIT_COUNT = 8
 """Edits that are shown at most."""
@@ -25,30 +27,28 @@ _RECOMPUTES = ("none", "selective", "full")
 
 def plan_edits(
     plan: TrainingPlan,
+    neighbours: Iterable[TrainingPlan],
     *,
     step_time: Callable[[TrainingPlan], float],
     memory: Callable[[TrainingPlan], RankMemory],
-    fast_count: int,
     interval_ratio: float,
-    has_fp8: bool = False,
 ) -> tuple[PlanEdit, ...]:
     """Return at most EDIT_COUNT single changes of a plan: those that gain most first, then those that do not fit.
 
     Args:
+        neighbours: plans that differ in one choice.
         step_time: seconds of a step; raises SpecError for plans that the model refuses.
         memory: memory of the fullest rank of a plan; raises likewise.
-        fast_count: devices of the innermost tier, within which tensor parallelism stays.
         interval_ratio: half-width of a predicted step's interval over the step.
-        has_fp8: whether the device multiplies FP8.
     """
     now_s = step_time(plan)
     edits = []
-    for changed in _neighbours(plan, fast_count, has_fp8):
+    for changed in neighbours:
         try:
             held = memory(changed)
             step_s = step_time(changed) if held.fits else None
-        except SpecError:
-            continue  # the model has no such plan: degrees that do not divide it
+        except (SpecError, NotModelledError):
+            continue  # the model has no such plan: degrees that do not divide it, layers that cannot be split
         gain = None if step_s is None else 1 - step_s / now_s
         is_beyond = gain is not None and abs(gain) > interval_ratio
         edits.append(
@@ -69,8 +69,55 @@ def describe_change(old: TrainingPlan, new: TrainingPlan) -> str:
     >>> describe_change(plan, TrainingPlan(tp=4, dp=8, micro_batch=1, global_batch=64, sequence=4096))
     'tp 8 → 4, dp 4 → 8'
     """
-    pairs = ((item.name, getattr(old, item.name), getattr(new, item.name)) for item in fields(old))
-    return ", ".join(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
+    left, right = (_shown_fields(plan) for plan in (old, new))
+    return ", ".join(f"{name} {left[name]} → {right[name]}" for name in left if left[name] != right[name])
+
+
+def _shown_fields(plan: TrainingPlan) -> dict[str, object]:
+    """Return the fields of a plan by name, parts of images, branches and stages by the words that state them."""
+    shown: dict[str, object] = {item.name: getattr(plan, item.name) for item in fields(plan)}
+    rows, columns, has_branches, counts = (
+        shown.pop(name) for name in ("tile_row_count", "tile_column_count", "has_branches", "stage_layer_count")
+    )
+    is_tiled = (rows, columns) != (1, 1)
+    shown |= {"cp": 1 if is_tiled else plan.cp, "tp": 1 if has_branches else plan.tp}
+    return shown | {
+        "spatial": f"{rows}x{columns}" if is_tiled else "none", "branches": plan.tp if has_branches else 1,
+        "stages": ":".join(map(str, plan.stage_layer_count)) if counts else "equal",
+    }  # fmt: skip
+
+
+def uneven_split(plan: TrainingPlan, stages: Sequence[StageTime], layer_count: int) -> TrainingPlan | None:
+    """Return the plan with the stages that make its longest stage shortest; none where it has them already.
+
+    A layer takes what it takes in the stages between the ends; what the first and last stage take beyond their layers
+    is the embedding's and the head's.
+
+    Args:
+        stages: times of the plan's stages.
+
+    >>> plan = TrainingPlan(pp=2, micro_batch=1, global_batch=8, sequence=8)
+    >>> times = [StageTime(stage, 4.0 + 3 * stage, 8.0 + 6 * stage, 0, 0, 0) for stage in (0, 1)]
+    >>> uneven_split(plan, times, 8).stage_layer_count
+    (5, 3)
+    """
+    if plan.pp == 1 or plan.chunk_count > 1 or len(stages) != plan.pp:
+        return None
+    share, rest = divmod(layer_count, plan.pp)
+    equal = tuple(share + (stage < rest) for stage in range(plan.pp))
+    counts = plan.stage_layer_count or equal
+    means = [(time.forward_s / count, time.backward_s / count) for time, count in zip(stages, counts, strict=True)]
+    inner = {0: means[min(1, plan.pp - 1)], plan.pp - 1: means[max(plan.pp - 2, 0)]}
+    layers: list[StageLayer] = []
+    for stage, (own, count) in enumerate(zip(means, counts, strict=True)):
+        each = min(own, inner.get(stage, own), key=sum)
+        ends = [StageLayer(forward_s=each[0], backward_s=each[1])] * count
+        more = [count * (mean - one) for mean, one in zip(own, each, strict=True)]
+        if stage in inner:
+            ends[-(stage > 0)] = StageLayer(forward_s=each[0] + more[0], backward_s=each[1] + more[1])
+        layers += ends
+    found = split_stages(layers, plan.pp).layer_count
+    return None if found == counts else replace(plan, stage_layer_count=() if found == equal else found)
 
 
 def plan_distance(old: TrainingPlan, new: TrainingPlan) -> float:
@@ -112,8 +159,13 @@ def nearest_fitting(
     return None
 
 
-def _neighbours(plan: TrainingPlan, fast_count: int, has_fp8: bool) -> Iterator[TrainingPlan]:
-    """Yield the legal plans one change away, on as many ranks."""
+def neighbours_of(plan: TrainingPlan, fast_count: int, *, has_fp8: bool = False) -> Iterator[TrainingPlan]:
+    """Yield the legal plans one change away, on as many ranks; other stages hold equal shares of the layers.
+
+    Args:
+        fast_count: devices of the innermost tier, within which tensor parallelism stays.
+        has_fp8: whether the device multiplies FP8.
+    """
     swaps = [
         ("tp", "dp"),
         ("dp", "tp"),
@@ -143,8 +195,9 @@ def _neighbours(plan: TrainingPlan, fast_count: int, has_fp8: bool) -> Iterator[
     changes += [{"sharding": "zero1"}] if plan.sharding == "none" and plan.dp * plan.cp > 1 else []
     changes += [{"precision": "fp8-current"}] if has_fp8 and plan.precision in ("bf16", "fp16") else []
     for change in changes:
+        equal: dict[str, Any] = {} if {"pp", "chunk_count"}.isdisjoint(change) else {"stage_layer_count": ()}
         try:
-            changed = replace(plan, **change)
+            changed = replace(plan, **change, **equal)
         except SpecError:
             continue  # degrees that do not divide the batch or the ranks
         if changed.tp <= fast_count and (changed.micro_batch_count % changed.pp == 0 or changed.chunk_count == 1):

@@ -166,7 +166,7 @@ class PlanGroup:
 
     def plan(self, row: int) -> TrainingPlan:
         """Return one plan as a value."""
-        degrees = {name: int(getattr(self, name)[row]) for name in DEGREES}
+        degrees: dict[str, Any] = {name: int(getattr(self, name)[row]) for name in DEGREES}
         return TrainingPlan(
             **degrees, global_batch=self.global_batch, sequence=self.sequence, schedule=self.schedule,
             sharding=self.sharding, recompute=self.recompute, precision=self.precision, tp_overlap=self.tp_overlap,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from nearpeak.core.systems.duration import WHOLE
 from nearpeak.core.systems.rank_program import RankCall, RankProgram
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
@@ -50,7 +51,7 @@ def busy_time(program: RankProgram, times: Times, *, has_tp: bool) -> tuple[floa
         seconds = 0.0
         for call in calls:
             if call.case is not None:
-                seconds += call.count * times.kernel(call.case, 0).time_s
+                seconds += call.count * times.kernel(call.case, WHOLE).time_s
             elif call.transfer is not None and not call.is_beside and (has_tp or call.transfer.dim != "tp"):
                 seconds += call.count * times.transfer(call.transfer).time_s
         return seconds

@@ -122,11 +122,16 @@ def _layouts(workload: Workload) -> dict[int, Layout]:
     """Return a layout of each storage that a call states, the first one that it is seen with."""
     layouts: dict[int, Layout] = {}
     for call in workload.calls:
-        if call.form is not None:
-            found = [*_of_arguments(tuple(value for _, value in call.form.arguments)), *call.form.results]
-            for place, layout in zip(call.storages, found, strict=False):
-                layouts.setdefault(place, layout)
+        for place, layout in layouts_of(call):
+            layouts.setdefault(place, layout)
     return layouts
+
+
+def layouts_of(call: Call) -> Iterator[tuple[int, Layout]]:
+    """Yield the buffer and the layout of each tensor of a call, results last; nothing where its source states none."""
+    if call.form is not None:
+        found = [*_of_arguments(tuple(value for _, value in call.form.arguments)), *call.form.results]
+        yield from zip(call.storages, found, strict=False)
 
 
 def _of_arguments(argument: Argument) -> Iterator[Layout]:

@@ -29,6 +29,9 @@ def plan_layout(shape: TransformerShape, plan: TrainingPlan, *, has_dropout: boo
     Raises:
         SpecError: a degree does not divide the shape or the sequence; the message names the nearest that does.
     """
+    if plan.has_branches or plan.tile_row_count * plan.tile_column_count > 1:
+        word = "branches" if plan.has_branches else "spatial"
+        raise SpecError(f"{shape.name}: {word} is planned for captured models; tp, cp and pp split a transformer")
     is_megatron = plan.framework in ("megatron-lm", "deepspeed")
     formats = training_formats(plan.precision)
     if plan.framework != "megatron-lm":  # gradients keep the parameters' format, and add up unless replicas take them

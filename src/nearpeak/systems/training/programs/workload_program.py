@@ -1,16 +1,16 @@
 """Programs of the ranks of any captured training step: replicas, shards and pipeline stages by module."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from nearpeak.core.systems.rank_program import RankCall, RankProgram
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
-from nearpeak.core.work.workload import Call, Workload
+from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import case_of
-from nearpeak.systems.training.programs.captured_step import CapturedStep, captured_step, rank_call
+from nearpeak.systems.training.programs.captured_step import rank_call
 from nearpeak.systems.training.programs.data_parallelism import DataParallelism, data_parallelism
 from nearpeak.systems.training.programs.gradient_calls import (
     Unit,
@@ -20,22 +20,11 @@ from nearpeak.systems.training.programs.gradient_calls import (
     replica_groups,
     shard_count,
 )
-from nearpeak.systems.training.programs.step_stages import StepStages, step_stages
+from nearpeak.systems.training.programs.stage_calls import StageCalls, stage_calls
 from nearpeak.systems.transformer.pass_calls import collective, pointwise
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stage:
-    """What one stage holds of a captured step."""
-
-    step: CapturedStep
-    """Whole step of one device."""
-    forward: tuple[Call, ...]
-    """Calls of the forward pass."""
-    backward: tuple[Call, ...]
-    """Calls of the backward pass."""
-    units: tuple[Unit, ...]
-    """Its root unit, then its blocks."""
+_PARTS = {"cp": "spatial", "tp": "branches"}
+"""Words that state what the ranks of a dimension share of a captured step."""
 
 
 def workload_program(
@@ -44,43 +33,55 @@ def workload_program(
 ) -> RankProgram:  # fmt: skip
     """Return what one rank runs of a captured step, taken as one micro-batch of one replica.
 
-    Works for any model: DDP, ZeRO, FSDP and pipeline stages need no knowledge of its layers.
+    Works for any model: DDP, ZeRO, FSDP, pipeline stages and tiles of images need no knowledge of its layers.
 
     Args:
         workload: training step of one device, captured with its optimizer at the micro-batch of the plan.
-        starts: module paths at which the second and further stages begin; equal numbers of blocks unless given.
+        starts: module paths at which the second and further stages begin; those of the plan unless given.
         blocks: module paths that are sharded and gathered as a whole; blocks with a number unless given.
         style: how gradients and parameters travel; the framework's way unless given, in the step's formats.
 
     Raises:
-        SpecError: a degree other than dp and pp, no training step, or starts that are none.
-        NotModelledError: a call that no operator matches, or an optimizer that cannot be split.
+        SpecError: a degree that needs a transformer, no training step, or starts that are none.
+        NotModelledError: a call that no operator matches or tiles cannot share, or an optimizer that cannot be split.
     """
-    for name in ("tp", "cp", "ep", "etp", "chunk_count"):
-        if getattr(plan, name) > 1:
-            degree = getattr(plan, name)
+    check_degrees(workload.name, plan)
+    return stage_program(stage_calls(workload, plan, stage, starts=starts, blocks=blocks), plan, style=style)
+
+
+def check_degrees(name: str, plan: TrainingPlan) -> None:
+    """Refuse degrees that only transformers of known extents have."""
+    parts = {"cp": plan.tile_row_count * plan.tile_column_count > 1, "tp": plan.has_branches}
+    for field in ("tp", "cp", "ep", "etp", "chunk_count"):
+        degree = getattr(plan, field)
+        if degree > 1 and not parts.get(field):
+            near = f"; {_PARTS[field]}={degree} may work" if field in _PARTS else ""
             raise SpecError(
-                f"{workload.name}: {name}={degree} needs the shape of a transformer; a captured step takes dp and pp, "
-                f"{name}=1"
+                f"{name}: {field}={degree} needs the shape of a transformer; a captured step takes dp and pp, "
+                f"{field}=1{near}"
             )
-    step = captured_step(workload, blocks)
-    style = style or replace(data_parallelism(plan), gradient_dtype=step.gradient_dtype)
-    places = step_stages(step, workload, _starts(step, plan, starts))
-    if not 0 <= stage < plan.pp:
-        raise SpecError(f"stage {stage}: the plan has stages 0 to {plan.pp - 1}")
-    own = _Stage(
-        step=step, forward=_of_stage(step.forward, places.forward, stage),
-        backward=_of_stage(step.backward, places.backward, stage), units=_units(step, places, stage, plan.pp),
-    )  # fmt: skip
+
+
+def stage_program(own: StageCalls, plan: TrainingPlan, *, style: DataParallelism | None = None) -> RankProgram:
+    """Return what a rank of a stage runs for one micro-batch, and at the end of a step.
+
+    Args:
+        style: how gradients and parameters travel; the framework's way unless given, in the step's formats.
+
+    Raises:
+        NotModelledError: an optimizer that cannot be split.
+    """
+    style = style or replace(data_parallelism(plan), gradient_dtype=own.step.gradient_dtype)
     forward, backward, weight, ready = _passes(own, plan, style)
+    tile_count = plan.tile_row_count * plan.tile_column_count
     return RankProgram(
-        stage=stage, chunk=0, layer_count=len(own.units) - 1,
-        forward=(*forward, *_sent(places.activation_bytes[stage])),
-        backward=(*backward, *_sent(places.gradient_bytes[stage])),
+        stage=own.stage, chunk=0, layer_count=len(own.units) - 1,
+        forward=(*forward, *_sent(own.places.activation_bytes[own.stage] // tile_count)),
+        backward=(*backward, *_sent(own.places.gradient_bytes[own.stage] // tile_count)),
         weight=weight, recomputed=_recomputed(own, plan),
         gradient=(
             *(() if style.reduces_each_micro_batch else bucket_calls((ready,), plan, style)),
-            *_tied(own, places, stage, style),
+            *_tied(own, style),
         ),
         optimizer=_optimizer(own, plan, style),
         parameter_count=sum(unit.elements("dense") for unit in own.units),
@@ -97,52 +98,14 @@ def workload_programs(
     )
 
 
-def _starts(step: CapturedStep, plan: TrainingPlan, starts: Sequence[str]) -> list[str]:
-    if starts or plan.pp == 1:
-        if len(starts) != plan.pp - 1:
-            raise SpecError(f"{step.name}: pp={plan.pp} stages begin at {plan.pp - 1} modules; got {len(starts)}")
-        return list(starts)
-    blocks = [unit.name for unit in step.units[1:]]
-    if len(blocks) < plan.pp:
-        raise SpecError(
-            f"{step.name}: pp={plan.pp} stages, but only {len(blocks)} numbered blocks; pp={max(len(blocks), 1)} would "
-            "work, or state where stages begin (starts=…)"
-        )
-    share, rest = divmod(len(blocks), plan.pp)
-    firsts = [stage * share + min(stage, rest) for stage in range(1, plan.pp)]
-    return [blocks[first] for first in firsts]
-
-
-def _of_stage(calls: Iterable[Call], places: Iterable[int], stage: int) -> tuple[Call, ...]:
-    return tuple(call for call, place in zip(calls, places, strict=True) if place == stage)
-
-
-def _units(step: CapturedStep, places: StepStages, stage: int, stage_count: int) -> tuple[Unit, ...]:
-    """Return the units of a stage; what lies in no block belongs to the stage whose calls form its gradient.
-
-    A parameter that calls of several stages read, a tied embedding, belongs to each of them.
-    """
-    writers: dict[str, int] = {}
-    for call, place in zip(step.backward, places.backward, strict=True):
-        for use in call.writes:
-            if use.buffer in step.gradients:
-                writers[step.gradients[use.buffer][1].name] = place
-    root, *blocks = step.units
-    own = tuple(
-        tensor for tensor in root.tensors
-        if stage in places.tied.get(tensor.name, {writers.get(tensor.name, stage_count - 1)})
-    )  # fmt: skip
-    return (Unit(name="root", tensors=own), *(unit for unit in blocks if places.units.get(unit.name, 0) == stage))
-
-
 def _passes(
-    own: _Stage, plan: TrainingPlan, style: DataParallelism
+    own: StageCalls, plan: TrainingPlan, style: DataParallelism
 ) -> tuple[tuple[RankCall, ...], tuple[RankCall, ...], tuple[RankCall, ...], Unit]:
     """Return the passes of a micro-batch, and the parameters in reverse order of their gradients' readiness."""
     step = own.step
     gathered = gathers(own.units, plan, style) if style.gathers_in_passes else [[] for _ in own.units]
     before = {unit.name: calls for unit, calls in zip(own.units, gathered, strict=True)}
-    forward = [*before["root"], *_with_gathers(own.forward, step, before)]
+    forward = [*before["root"], *_with_gathers(own, before)]
     last_writer = {use.buffer: place for place, call in enumerate(own.backward) for use in call.writes}
     due = {place: [step.gradients[b] for b in dict.fromkeys(use.buffer for use in call.writes)
                    if b in step.gradients and last_writer[b] == place]
@@ -159,7 +122,7 @@ def _passes(
             backward += before.get(unit, ())
             opened.add(unit)
         is_weight = bool(call.writes) and all(use.buffer in step.gradients for use in call.writes)
-        (weight if is_weight else backward).append(rank_call(call))
+        (weight if is_weight else backward).extend(own.ranked(call, is_backward=True))
         for name, tensor in due[place]:
             ready.append(Unit(name=name, tensors=(tensor,)))
             if plan.micro_batch_count > 1 and not style.reduces_each_micro_batch:
@@ -174,26 +137,26 @@ def _passes(
     return tuple(forward), tuple(backward), tuple(weight), Unit(name="gradient", tensors=order)
 
 
-def _with_gathers(calls: Iterable[Call], step: CapturedStep, before: dict[str, list[RankCall]]) -> list[RankCall]:
+def _with_gathers(own: StageCalls, before: dict[str, list[RankCall]]) -> list[RankCall]:
     order: list[RankCall] = []
     opened: set[str] = set()
-    for call in calls:
-        unit = step.unit_of(call.module)
+    for call in own.forward:
+        unit = own.step.unit_of(call.module)
         if unit and unit not in opened:
             order += before.get(unit, ())
             opened.add(unit)
-        order.append(rank_call(call))
+        order += own.ranked(call)
     return order
 
 
-def _tied(own: _Stage, places: StepStages, stage: int, style: DataParallelism) -> list[RankCall]:
+def _tied(own: StageCalls, style: DataParallelism) -> list[RankCall]:
     """Return the sums of the gradients of parameters that several stages hold, once a step."""
     width = dtype_of(style.gradient_dtype)
     tensors = {tensor.name: tensor for unit in own.units for tensor in unit.tensors}
     return [
         collective("gradient.embedding", "all_reduce", width.bytes(tensors[name].elements), "pp")
-        for name, stages in places.tied.items()
-        if stage in stages
+        for name, stages in own.places.tied.items()
+        if own.stage in stages
     ]
 
 
@@ -201,7 +164,7 @@ def _sent(size: int) -> tuple[RankCall, ...]:
     return (collective("stage.send", "send", size, "pp"),) if size else ()
 
 
-def _recomputed(own: _Stage, plan: TrainingPlan) -> tuple[RankCall, ...]:
+def _recomputed(own: StageCalls, plan: TrainingPlan) -> tuple[RankCall, ...]:
     """Return the forward calls of the blocks, which run once more where everything is recomputed."""
     if plan.recompute == "none":
         return ()
@@ -210,10 +173,10 @@ def _recomputed(own: _Stage, plan: TrainingPlan) -> tuple[RankCall, ...]:
             f"{own.step.name}: a captured step does not state which calls selective recomputation repeats; none or "
             "full would work"
         )
-    return tuple(rank_call(call) for call in own.forward if own.step.unit_of(call.module))
+    return tuple(ranked for call in own.forward if own.step.unit_of(call.module) for ranked in own.ranked(call))
 
 
-def _optimizer(own: _Stage, plan: TrainingPlan, style: DataParallelism) -> tuple[RankCall, ...]:
+def _optimizer(own: StageCalls, plan: TrainingPlan, style: DataParallelism) -> tuple[RankCall, ...]:
     """Return the captured optimizer's calls over the parameters of the stage, or over its share of them."""
     step = own.step
     every = sum(unit.elements("dense") for unit in step.units)

@@ -27,6 +27,8 @@ PAIRS = [
     (replace(GATED, vocabulary=512), replace(FSDP, recompute="full")),
     (replace(GATED, vocabulary=32768), replace(FSDP, sequence=64, micro_batch=1, global_batch=8)),
     (ONE_HEAD, replace(FSDP, sharding="zero2")),
+    (replace(GATED, vocabulary=512, layer_count=2), replace(FSDP, recompute="full")),
+    (replace(ONE_HEAD, layer_count=2), replace(FSDP, sharding="zero2")),
     (ONE_HEAD, TP),
     (replace(GATED, kv_head_count=8, vocabulary=512), replace(TP, sequence_parallel=True)),
 ]

@@ -12,7 +12,7 @@ from nearpeak.core.systems.transformer import Experts, TransformerShape
 from nearpeak.errors import SpecError
 from nearpeak.systems.training.memory.memory_peak import fullest_rank
 from nearpeak.systems.training.plan_search.branch_and_bound import SearchLimits, search_plans
-from nearpeak.systems.training.plan_search.neighbour_plans import plan_edits
+from nearpeak.systems.training.plan_search.neighbour_plans import neighbours_of, plan_edits
 from nearpeak.systems.training.plan_search.plan_memory import group_memory
 from nearpeak.systems.training.plan_search.plan_space import PlanGroup, PlanSpace, legal_plans
 from nearpeak.systems.training.plan_search.program_floor import program_floor
@@ -194,8 +194,8 @@ def test_no_split_of_layers_beats_the_fill_of_a_pipeline() -> None:
 def test_edits_say_what_they_gain_or_by_how_much_they_do_not_fit() -> None:
     plan = TrainingPlan(tp=2, pp=2, dp=4, micro_batch=1, global_batch=64, sequence=4096, sequence_parallel=True)
     edits = plan_edits(
-        plan, step_time=lambda one: float(step_floor(LLAMA, one, RATES, FABRIC)), interval_ratio=0.02, fast_count=8,
-        memory=lambda one: fullest_rank(LLAMA, one, device_bytes=64 * 10**9),
+        plan, neighbours_of(plan, 8), step_time=lambda one: float(step_floor(LLAMA, one, RATES, FABRIC)),
+        interval_ratio=0.02, memory=lambda one: fullest_rank(LLAMA, one, device_bytes=64 * 10**9),
     )  # fmt: skip
     assert len(edits) == 8
     gains = [edit.gain_ratio for edit in edits if edit.gain_ratio is not None]
