@@ -36,7 +36,7 @@ def serve(preload: Sequence[str]) -> None:
     adopt_orphans()
     sys.path[:], _ = receive(connection)
     for module in preload:
-        _load(module)
+        load(module)
     gc.collect()
     gc.freeze()
     own = frozenset(process.pid for process in descendants(os.getpid()))
@@ -70,7 +70,7 @@ def _gather_pages() -> None:
             libc.madvise(start, stop - start, _COLLAPSE)
 
 
-def _load(preload: str) -> None:
+def load(preload: str) -> None:
     """Import a module if it is there, and call the function after the colon, if any."""
     module, _, function = preload.partition(":")
     try:
