@@ -61,7 +61,7 @@ def _gather_pages() -> None:
         return
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    with open("/proc/self/maps") as file:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         regions = [_ANONYMOUS.match(line) for line in file]
     for region in filter(None, regions):
         start, stop = (int(end, 16) for end in region.groups())
