@@ -181,8 +181,8 @@ def _library_step(source: str, options: CaptureOptions) -> Workload | None:
     from nearpeak.frontends.huggingface.published_inputs import check_cache
     from nearpeak.frontends.huggingface.step_library import contents_of, covers_model, library_step
 
-    name = source.lower()
-    if Path(source).suffix == ".json" or Path(source).is_dir() or not covers_model(name):
+    name = _shipped_name(source)
+    if not covers_model(name):
         return None
     check_cache(options)
     captured_with = contents_of(name)[0].versions
@@ -191,6 +191,17 @@ def _library_step(source: str, options: CaptureOptions) -> Workload | None:
         if any(installed[package] != known.partition("+")[0] for package, known in captured_with.items()):
             return None
     return library_step(name, options)
+
+
+def _shipped_name(source: str) -> str:
+    """Return the name of the model whose dimensions come with nearpeak; empty where they do not."""
+    from nearpeak.frontends.huggingface.published_models import published
+
+    if Path(source).suffix == ".json" or Path(source).is_dir():
+        return ""
+    with suppress(NearpeakError):
+        return published(source).name
+    return ""
 
 
 def _require_packages(source: str) -> None:
@@ -202,8 +213,9 @@ def _require_packages(source: str) -> None:
     if not missing:
         return
     hint = ""
-    if covers_model(source.lower()):
-        hint = f"; without them answers what comes with nearpeak: {extent_in_words(source.lower())}"
+    name = _shipped_name(source)
+    if covers_model(name):
+        hint = f"; without them answers what comes with nearpeak: {extent_in_words(name)}"
     else:
         with suppress(NearpeakError):
             shape_of(source)
