@@ -276,7 +276,7 @@ def _region(
     template = folded(_NEW_LINE.sub(",\n", piece.template))
     line_count = template.count("\n") + 1
     return Region(
-        batch=batch, length=length, tokens=tokens, line_count=line_count, polynomials=piece.polynomials
+        batch=batch, length=length, token_count=tokens, line_count=line_count, polynomials=piece.polynomials
     ), template  # fmt: skip
 
 
@@ -296,7 +296,7 @@ def write(name: str, steps: Sequence[str]) -> None:
         pairs = list(regions(captures))
         origin = json.loads(captures.text(1, captures.usual_length or 1))["origin"]
         versions = {package: origin[package] for package in ("torch", "transformers")}
-        found.append(Step(step=step, dtype=origin["dtype"], usual_length=captures.usual_length,
+        found.append(Step(step=step, dtype=origin["dtype"], length=captures.usual_length,
                           regions=tuple(region for region, _ in pairs)))  # fmt: skip
         templates += [template for _, template in pairs]
         count += captures.count
@@ -330,8 +330,8 @@ def size_within(name: str, draw: Random) -> CaptureOptions:
     step = draw.choice(step_library.contents_of(name)[0].steps)
     region = draw.choice(step.regions)
     length = draw.randint(*region.length)
-    most = min(region.batch[1], region.tokens[1] // (length + 1))
-    lengths = {LENGTHS[step.step]: length} if step.usual_length else {}
+    most = min(region.batch[1], region.token_count[1] // (length + 1))
+    lengths = {LENGTHS[step.step]: length} if step.length else {}
     batch = draw.randint(region.batch[0], max(region.batch[0], most))
     return CaptureOptions(step=step.step, dtype=step.dtype, batch=batch, **lengths)
 

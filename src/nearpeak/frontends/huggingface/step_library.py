@@ -24,6 +24,9 @@ MOST_TOKENS = 2**40
 _TAKEN = {"step", "batch", "sequence", "kv", "dtype", "timeout_s", "memory_bytes"}
 """Options with which a step may be one of the library."""
 
+Polynomial = tuple[int, ...]
+"""Denominator and coefficients, see `instantiated`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
@@ -33,16 +36,16 @@ class Region:
     """Least and largest batch."""
     length: tuple[int, int]
     """Least and largest length."""
-    tokens: tuple[int, int]
+    token_count: tuple[int, int]
     """Least and largest product of batch and length + 1."""
     line_count: int
     """Lines of its template; the templates of a file follow its first line in the order of the regions."""
-    polynomials: tuple[tuple[int, ...], ...]
+    polynomials: tuple[Polynomial, ...]
     """Denominator and coefficients of each, see `instantiated`."""
 
     def holds(self, batch: int, length: int) -> bool:
         """Return whether a size is in the region."""
-        sizes = ((self.batch, batch), (self.length, length), (self.tokens, batch * (length + 1)))
+        sizes = ((self.batch, batch), (self.length, length), (self.token_count, batch * (length + 1)))
         return all(least <= size <= most for (least, most), size in sizes)
 
 
@@ -54,7 +57,7 @@ class Step:
     """`forward`, `decode` or `train`."""
     dtype: str
     """Format of its weights and activations."""
-    usual_length: int
+    length: int
     """Length that a capture takes where none is stated; 0 where the step has none, as of images."""
     regions: tuple[Region, ...]
     """Where its numbers are known."""
@@ -93,9 +96,9 @@ def library_step(name: str, options: CaptureOptions) -> Workload | None:
     for (step, region), template in zip(_regions(contents), templates, strict=True):
         if (step.step, step.dtype) != (options.step, wanted) or any(stated.values()):
             continue
-        if stated_length and not step.usual_length:
+        if stated_length and not step.length:
             continue
-        length = stated_length or step.usual_length or 1
+        length = stated_length or step.length or 1
         if region.holds(options.batch_count, length):
             text = instantiated(unfolded(template), region.polynomials, options.batch_count, length)
             workload = load_text(with_patterns(text), f"{name}, step of the library")
@@ -136,9 +139,9 @@ def extent_in_words(name: str) -> str:
     words = []
     for step in contents_of(name)[0].steps:
         ranges = [f"batch {_range([region.batch for region in step.regions])}"]
-        if step.usual_length:
+        if step.length:
             ranges.append(f"{LENGTHS[step.step]} {_range([region.length for region in step.regions])}")
-        tokens = min(region.tokens[1] for region in step.regions)
+        tokens = min(region.token_count[1] for region in step.regions)
         limit = f" ({tokens} tokens at most)" if tokens < MOST_TOKENS else ""
         words.append(f"{step.step} in {step.dtype} at {' and '.join(ranges)}{limit}")
     return ", ".join(words)
