@@ -82,6 +82,7 @@ def predict(
     no_correction: bool = NO_CORRECTION,
     elsewhere: bool = ELSEWHERE,
     sustained: bool | None = SUSTAINED,
+    software: str = shared.SOFTWARE,
     execution: str = shared.EXECUTION,
     within: str | None = WITHIN,
     fabric: str = shared.FABRIC,
@@ -103,6 +104,7 @@ def predict(
     """
     from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.prediction.software_ratio import checked_software
 
     devices = shared.targets_of(target, edits, policy)
     check_table(out)
@@ -117,7 +119,10 @@ def predict(
         _refuse_for_cases({"--execution": execution, "--within": within, "--engine": options.engine, **narrow})
     check_mode(execution)
     limit = None if within is None else time_limit(within)
-    how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained)
+    how = Setting(
+        is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained,
+        software=checked_software(software),
+    )  # fmt: skip
     asked = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(workload_of(str(file), options), devices, asked, execution, limit)
