@@ -38,7 +38,7 @@ looking at the fitted devices, so *sites* holds out scalars, not structure.
 """
 
 COLUMNS = """
-| family | block | held out | rows | all | above 50 us | plain | roofline | covered | half width | bound decides | not scored |
+| family | block | held out | rows | all | above 50 us | plain | roofline | covered | width | by bound | not scored |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
