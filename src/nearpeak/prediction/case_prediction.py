@@ -160,7 +160,7 @@ def _of_software(
         if found is not None:
             rows = decodes == is_decode
             times_s[rows] *= found.of(kernel_s[rows])
-            logs[:, rows] = [[found.low_log], [found.high_log]]
+            logs[:, rows] = np.log([[found.low_ratio], [found.high_ratio]])
     return times_s, logs
 
 

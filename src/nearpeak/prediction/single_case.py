@@ -59,7 +59,7 @@ def predicted(stated: CaseColumns, target: Target, setting: Setting, file: Path 
     if software is None:
         logs = _interval_logs(Same(calibration), regime, band_of(model_s), model.kind(cases.attributes))
     else:
-        logs = software.low_log, software.high_log
+        logs = float(np.log(software.low_ratio)), float(np.log(software.high_ratio))
     calibration, is_beyond = _beyond(calibration, model.extrapolation(target, cases))
     low, high = (
         in_floats(stretched(log, scale, apart, is_low=is_low) * far)

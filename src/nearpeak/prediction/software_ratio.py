@@ -30,9 +30,9 @@ class SoftwareRatio:
     """Logarithms of best times."""
     logs: Any
     """Logarithms of the framework's times over them; straight between places, level beyond."""
-    low_log: float
-    """Low end of the 90 % interval of the framework's times, as a logarithm."""
-    high_log: float
+    low_ratio: float
+    """Low end of the 90 % interval over the framework's time."""
+    high_ratio: float
     """High end."""
     note: str
     """What stands behind it, a sentence."""
@@ -103,8 +103,9 @@ def _ratio(model: str, group: str, architecture: str, device: str, software: str
     entry, more = known[name], 0.0 if name == device else _OTHER_BOARD
     low, high = np.log(entry["interval"])
     return SoftwareRatio(
-        places=np.log(entry["times_s"]), logs=np.array(entry["ratio_logs"]), low_log=-float(np.hypot(low, more)),
-        high_log=float(np.hypot(high, more)), note=(
+        places=np.log(entry["times_s"]), logs=np.array(entry["ratio_logs"]),
+        low_ratio=float(np.exp(-np.hypot(low, more))),
+        high_ratio=float(np.exp(np.hypot(high, more))), note=(
             f"time of {setting_name(software)} where it is not the best of the frameworks measured, by "
             f"{entry['row_count']} measurements on {name}"
         ),

@@ -101,8 +101,7 @@ def analyze(
     take = partial(workload_of, options=options)
     files = {html: "html", markdown: "markdown", save: "json"}
     if is_trace(model):
-        others = {"--software": "" if software == BEST_SOFTWARE else software}
-        _refuse_for_traces(model, {"--execution": execution, "--within": within, **others})
+        _refuse_for_traces(model, {"--execution": execution, "--within": within, "--software": software})
         if measure:
             raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
         devices, workload = shared.targets_of(target, edits) if target else [], take(expected) if expected else None
@@ -136,7 +135,7 @@ def _devices(
 def _refuse_for_traces(model: str, options: dict[str, str | None]) -> None:
     """Refuse options that only the step of a model has."""
     for name, value in options.items():
-        if value:
+        if value and value != BEST_SOFTWARE:
             raise SpecError(f"{name}: is for the step of a model, and {model} is a trace; leave it out")
 
 

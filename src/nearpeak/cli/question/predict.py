@@ -102,10 +102,6 @@ def predict(
     capture' reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak
     analyze'.
     """
-    from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
-    from nearpeak.prediction.kernel_model import Setting
-    from nearpeak.prediction.software_ratio import checked_software
-
     devices = shared.targets_of(target, edits, policy)
     check_table(out)
     file = _file_of(words)
@@ -119,10 +115,7 @@ def predict(
         _refuse_for_cases({"--execution": execution, "--within": within, "--engine": options.engine, **narrow})
     check_mode(execution)
     limit = None if within is None else time_limit(within)
-    how = Setting(
-        is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained,
-        software=checked_software(software),
-    )  # fmt: skip
+    how = _setting(not no_correction, elsewhere, sustained, software)
     asked = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(workload_of(str(file), options), devices, asked, execution, limit)
@@ -214,6 +207,18 @@ def _predict_case(words: list[str], devices: list["Target"], asked: _Question) -
             narrower = _narrower(case, device, asked)
             shared.print_document(report.document_of(label_of(case), device, prediction, narrower), why=asked.why)
     _tell_lacked(asked.calibration, [case], devices)
+
+
+def _setting(is_corrected: bool, elsewhere: bool, sustained: bool | None, software: str) -> "Setting":
+    """Return the conditions that the options ask for."""
+    from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
+    from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.prediction.software_ratio import checked_software
+
+    return Setting(
+        is_corrected=is_corrected, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained,
+        software=checked_software(software),
+    )  # fmt: skip
 
 
 def _refuse_without_collective(words: list[str] | None, file: Path | None, fabric: str, stride: int) -> None:
