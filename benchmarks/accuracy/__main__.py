@@ -24,7 +24,8 @@ of the plain roofline at documented rates on the same rows. *Covered*: rows insi
 Which bars these figures reach, in one table: [bars](accuracy_bars.md).
 
 Rows: newest software, best implementation per shape, no host launch (except NeuSight, whose every row has it), no
-row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in the last column).
+row faster than 0.95 of the roofline (inputs in cache). The last column counts the shapes that are read and not scored,
+by reason.
 
 *sites*: scalars and corrections were fitted on half of the sites (pairs of n and k; whole shapes of attention
 and of layers of experts) of this device, intervals set on a quarter, these rows are of the remaining quarter. *device*:
@@ -37,7 +38,7 @@ looking at the fitted devices, so *sites* holds out scalars, not structure.
 """
 
 COLUMNS = """
-| family | block | held out | rows | all | above 50 us | plain | roofline | covered | half width | bound decides | hot |
+| family | block | held out | rows | all | above 50 us | plain | roofline | covered | width | by bound | not scored |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
@@ -164,7 +165,7 @@ def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Itera
             continue
         if rows is not None:
             found = score(rows)
-            yield block, line_of(family.name, found), found
+            yield block, line_of(family.name, found, len(block.measured_s)), found
         elif len(block.measured_s):
             what = f"{len(block.measured_s)} shapes, none at a held-out site; --every-row scores them"
             print(f"{family.name}: {block.name}: {what}", file=sys.stderr)
@@ -173,15 +174,22 @@ def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Itera
             print(f"{family.name}: {block.name}: no row left (older software, host launch{hot})", file=sys.stderr)
 
 
-def line_of(family: str, found: Score) -> str:
-    """Return one row of the table."""
+def line_of(family: str, found: Score, shape_count: int) -> str:
+    """Return one row of the table; shapes that are not scored stand with the reason."""
     cells = (
         family, found.name, found.protocol, f"{found.all.row_count}", shown(found.all), shown(found.long),
         f"{100 * found.plain_ratio:.1f}", f"{100 * found.roofline_ratio:.1f}", f"{100 * found.covered_ratio:.0f} %",
         f"{100 * found.half_width_ratio:.0f} %",
-        f"{100 * found.decided_ratio:.1f} %", f"{found.hot_count}",
+        f"{100 * found.decided_ratio:.1f} %", _left_out(found, shape_count),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def _left_out(found: Score, shape_count: int) -> str:
+    """Return how many shapes of a block are not scored, by reason."""
+    fitted = shape_count - found.all.row_count
+    reasons = {"fitted or set intervals": fitted, "in cache": found.hot_count}
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count) or "0"
 
 
 if __name__ == "__main__":

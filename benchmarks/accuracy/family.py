@@ -93,6 +93,8 @@ class Family:
     """Reads the blocks of a corpus folder; files that are not there are passed over."""
     allowed: tuple[str, ...]
     """Starts of the names of blocks that scalars may be fitted on; others are held out whole."""
+    scored: tuple[str, ...] = ()
+    """Kinds of blocks that are scored and never fitted."""
     fixed: Callable[[Block], Sequence[str]] = lambda _: ()
     """Scalars that the rows of a block say nothing about."""
     own: Sequence[str] = ()
@@ -141,7 +143,7 @@ class Family:
 
     def is_named(self, block: Block) -> bool:
         """Return whether scalars may be fitted on blocks of this name, if they have enough rows."""
-        return any(block.name.startswith(start) for start in self.allowed)
+        return block.kind not in self.scored and any(block.name.startswith(start) for start in self.allowed)
 
     def tells_of_others(self, block: Block) -> bool:
         """Return whether devices without data may be predicted from a block."""

@@ -167,19 +167,22 @@ def _predicted(block: Block, error: NearpeakError) -> Any:
 
 
 def _held_out(family: Family, block: Block, *, every_row: bool) -> Rows | None:
-    if every_row or not (family.is_allowed(block) or _has_scalars(family, block)):
+    if every_row or not is_fitted(family, block):
         elsewhere = is_elsewhere(family, block)
         rows = np.arange(len(block.measured_s))
         return rows_of(block, rows, "source" if elsewhere else "device", block.source if elsewhere else "")
     return rows_of(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
 
 
-def _has_scalars(family: Family, block: Block) -> bool:
-    """Return whether rows of this name, though here too few to fit, are behind the scalars that answer for them."""
+def is_fitted(family: Family, block: Block) -> bool:
+    """Return whether rows of this name are behind the scalars that answer for them, by the file of the scalars.
+
+    Names alone do not tell: rows of a device of the same project, for which no file was written, are all unseen.
+    """
     if not family.is_named(block):
         return False
     used = calibration_for(target_of(block.device), family.model, block.columns(np.arange(1)))
-    return used.distance_count == 0
+    return used.distance_count == 0 and used.name.partition(" ")[0].replace("@", ":") == block.device
 
 
 def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Rows | None:

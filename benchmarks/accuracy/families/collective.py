@@ -9,7 +9,7 @@ from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kin
 
 FORMATS = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "int8": "int8"}
 KINDS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-         "send_recv": "send"}  # fmt: skip
+         "send_recv": "send", "alltoall": "all_to_all"}  # fmt: skip
 LEAST_US = 8
 """Times of Vidur below this are left out: they are rounded to whole microseconds."""
 ONE_NODE = f"intra = 1 and n_gpus = per_node and latency_us >= {LEAST_US}"
@@ -54,7 +54,14 @@ FAMILY = Family(
     name="collective",
     blocks=_blocks,
     files=tuple(FILES),
-    allowed=("aiconfigurator", "vidur h100_sxm send", "vidur a100_sxm_80gb send"),
+    allowed=(  # not all-to-all, whose rows are kept for the interval of kinds without data
+        *(
+            f"aiconfigurator {device} {kind}"
+            for device in ("a100_sxm_80gb", "b200_sxm", "h100_sxm", "l40s")
+            for kind in ("all_reduce", "all_gather", "reduce_scatter", "send_recv")
+        ),
+        "vidur h100_sxm send", "vidur a100_sxm_80gb send",
+    ),
     fixed=_fixed,
     least_rows_count=LEAST_ROWS,
 )  # fmt: skip

@@ -54,8 +54,14 @@ PRODUCTS = {
     "nvfp4": Product(op="scaled_gemm", dtype="nvfp4", quantises_input=True),
     "mxfp4": Product(op="scaled_gemm", dtype="mxfp4", quantises_input=True),
     "int8": Product(op="scaled_gemm", dtype="int8_row"),
+    "fp8_static": Product(op="scaled_gemm", dtype="fp8_tensor", quantises_input=True),
+    "sq": Product(op="scaled_gemm", dtype="int8_row", quantises_input=True),
+    "int8_wo": Product(op="scaled_gemm", dtype="int8_weight_only"),
+    "int4_wo": Product(op="scaled_gemm", dtype="int4_weight_only"),
 }
-"""Products by the corpus' name of a format; `fp8_static`, `sq` and weight-only formats are not scored yet."""
+"""Products by the corpus' name of a format."""
+SCORED = ("fp8_static", "sq", "int8_wo", "int4_wo")
+"""Formats that are scored and never fitted: other kernels or scales than those behind the coefficients."""
 
 
 def _blocks(folder: Path) -> Iterator[Block]:
@@ -102,6 +108,7 @@ FAMILY = Family(
         "aiconfigurator h100_sxm", "aiconfigurator a100_sxm_80gb", "aiconfigurator b200_sxm", "aiconfigurator l40s",
         "neusight", "aiter",
     ),
+    scored=SCORED,
     fixed=_fixed,
     # In int8 kernels in assembly ran on the MI300X, but slower ones of a template library alone on the MI355X.
     alone=("aiter mi355x int8",),

@@ -30,6 +30,7 @@ def predict(
     correction: bool = ...,
     elsewhere: bool = ...,
     sustained: bool | None = ...,
+    software: str = ...,
 ) -> "Prediction": ...
 @overload
 def predict(
@@ -40,6 +41,7 @@ def predict(
     correction: bool = ...,
     elsewhere: bool = ...,
     sustained: bool | None = ...,
+    software: str = ...,
 ) -> StepPrediction: ...
 @overload
 def predict(
@@ -50,6 +52,7 @@ def predict(
     correction: bool = ...,
     elsewhere: bool = ...,
     sustained: bool | None = ...,
+    software: str = ...,
 ) -> "PredictionTable": ...
 
 
@@ -61,6 +64,7 @@ def predict(
     correction: bool = True,
     elsewhere: bool = False,
     sustained: bool | None = None,
+    software: str = "best",
 ) -> Any:
     """Return the time that good software is expected to reach.
 
@@ -73,9 +77,12 @@ def predict(
         elsewhere: whether intervals are those of other software and another way of timing than behind the scalars.
         sustained: whether such work goes on for seconds, at the clock that the board's power allows over the mix, or
             comes in bursts of milliseconds; by default steps are sustained, cases and tables of them are bursts.
+        software: `best` of the frameworks measured, case by case, or one of them: `vllm`, `trtllm`, `sglang`. In a step
+            calls of operators without data of it keep the best.
 
     Raises:
-        NotModelledError: no form answers for an operator, or the device states too little.
+        SpecError: no such software is known.
+        NotModelledError: no form answers for an operator, the device states too little, or the software has no data.
 
     >>> from nearpeak.api.questions import case
     >>> found = predict(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm")
@@ -84,7 +91,7 @@ def predict(
     """
     device_of, predict_case, predict_table = _functions()
     device, calibration = device_of(target), _file(calibration)
-    setting = _setting(correction, elsewhere, sustained)
+    setting = _setting(correction, elsewhere, sustained, software, isinstance(cases, Workload))
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
     from nearpeak.ops.shared.tables.case_table import table_from
@@ -181,12 +188,16 @@ def _functions() -> tuple[Any, Any, Any]:
     return questions.device_of, predict_case, predict_table
 
 
-@lru_cache(maxsize=12)
-def _setting(correction: bool, elsewhere: bool, sustained: bool | None) -> "Setting":
+@lru_cache(maxsize=64)
+def _setting(correction: bool, elsewhere: bool, sustained: bool | None, software: str, is_step: bool) -> "Setting":
     from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.prediction.software_ratio import checked_software
 
-    return Setting(is_corrected=correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained)
+    return Setting(
+        is_corrected=correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained,
+        software=checked_software(software), software_or_best=is_step,
+    )  # fmt: skip
 
 
 def _file(calibration: Any) -> Path | None:

@@ -94,10 +94,12 @@ def analyze(
     policy: Policy = Policy(),
     *,
     execution: str = "",
+    software: str = "best",
 ) -> Analysis:
     """Return the least and the expected time of the workload and of its parts on each target, and what limits them.
 
     Args:
+        software: framework that runs the step, as `predict` takes it; calls without data of it keep the best.
         execution: mode of headline and opportunities, `eager`, `graph` or `compiled`; by default the usual one of the
             workload's source. Times are given in all of them.
 
@@ -109,6 +111,8 @@ def analyze(
     1
     """
     from nearpeak.bounds.step.step_analysis import analysis_of
+    from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.prediction.software_ratio import checked_software
     from nearpeak.prediction.step_expectation import with_expectations
 
     if not isinstance(workload, Workload):
@@ -120,7 +124,8 @@ def analyze(
     if policy.dtype == "strict" and workload.origin.get("engine", "").startswith("tensorrt"):
         policy = dataclasses.replace(policy, dtype="tf32")
     analysis = analysis_of(workload, devices, policy, version=version())
-    return with_expectations(analysis, workload, devices, execution=execution, policy=policy.dtype)
+    setting = Setting(software=checked_software(software))
+    return with_expectations(analysis, workload, devices, execution=execution, setting=setting, policy=policy.dtype)
 
 
 def provision(

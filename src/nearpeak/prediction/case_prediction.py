@@ -34,6 +34,7 @@ from nearpeak.prediction.power.unit_activity import busy_times
 from nearpeak.prediction.provenance import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, group_calibration
 from nearpeak.prediction.refinement import coefficients_of, correction_and_scale, open_value_ratios
 from nearpeak.prediction.single_case import predicted
+from nearpeak.prediction.software_ratio import ratio_of_cases
 
 BEYOND = (LIBRARY, POWER_TERM, BOUND)
 """Parts of a time that are no terms of its model."""
@@ -117,6 +118,7 @@ def predict_table(
             ratio, scale = correction_and_scale(calibration, model, target, part, piece_setting, rows)
             kernel_s, least_s = rows.time_s * ratio, bound_s[where]
             reaches = open_value_ratios(calibration, model, target, stated_cases, piece_setting, kernel_s)
+            kernel_s, its_logs = _of_software(model, target, part, setting, kernel_s, np.array(regimes)[first])
             model_s, its_limiter = _limited(target, part, model, rows, (kernel_s, least_s), (place, most_s))
             expected_s = np.maximum(model_s, least_s)
             if setting.is_sustained:
@@ -124,8 +126,11 @@ def predict_table(
             time_s[where] = expected_s
             aparts, steps = beyond(calibration, model.extrapolation(target, part))
             for its, logs, apart, far in zip((low_s, high_s), ends, aparts, reaches, strict=True):
-                cells = cells_of(logs, first, model_s)
-                its[where] = expected_s * (stretched(cells, scale, apart, is_low=its is low_s) * far)
+                is_low = its is low_s
+                cells = cells_of(logs, first, model_s) * scale
+                if its_logs is not None:
+                    cells = np.where(np.isnan(its_logs[0]), cells, its_logs[0 if is_low else 1])
+                its[where] = expected_s * (stretched(cells, 1.0, apart, is_low=is_low) * far)
             low_s[where] = np.maximum(low_s[where], least_s)
             limiter[where] = its_limiter + len(names)
             decides[where], distance[where] = (
@@ -137,6 +142,26 @@ def predict_table(
         predicted_s=time_s, low_s=low_s, high_s=high_s, bound_s=bound_s,
         limiter=np.array(names, dtype=object)[limiter], distance_count=distance, bound_decides=decides,
     )  # fmt: skip
+
+
+def _of_software(
+    model: KernelModel, target: Target, cases: CaseColumns, setting: Setting, kernel_s: Any, regimes: Any
+) -> tuple[Any, Any]:
+    """Return the times of a setting's framework, and the ends of their intervals as logarithms, NaN for best ones.
+
+    For the best of all frameworks the times are as they are, and there are no ends.
+    """
+    if not setting.software:
+        return kernel_s, None
+    decodes = np.char.startswith(regimes.astype(str), "decode")
+    times_s, logs = kernel_s.copy(), np.full((2, len(kernel_s)), np.nan)
+    for is_decode in sorted({*decodes.tolist()}):
+        found = ratio_of_cases(model, target, cases, setting, decodes=is_decode)
+        if found is not None:
+            rows = decodes == is_decode
+            times_s[rows] *= found.of(kernel_s[rows])
+            logs[:, rows] = np.log([[found.low_ratio], [found.high_ratio]])
+    return times_s, logs
 
 
 def _limited(

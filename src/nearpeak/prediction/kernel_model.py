@@ -82,6 +82,10 @@ class Setting:
     """Whether work like this goes on for seconds, so that the clock is the one that the board's power sustains over the
     mix: of a step all its calls, of a case itself. None: as usual, yes for steps, no for cases and tables of them.
     """
+    software: str = ""
+    """Serving framework whose kernels run, of `software_ratio.SOFTWARE`; empty: the best of all measured, by case."""
+    software_or_best: bool = False
+    """Whether the best of all stands in where the framework has no data, as in steps."""
     engine: str = ""
     """Inference engine that builds the kernels, where boards have a model of it: `tensorrt`."""
 

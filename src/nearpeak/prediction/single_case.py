@@ -25,6 +25,7 @@ from nearpeak.prediction.power.unit_activity import busy_times
 from nearpeak.prediction.provenance import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, case_calibration
 from nearpeak.prediction.refinement import coefficients_of, correction_and_scale, open_value_ratios
 from nearpeak.prediction.scalar_or_column import in_floats, larger
+from nearpeak.prediction.software_ratio import ratio_of_cases
 from nearpeak.prediction.work_columns import case_work, fixed_of
 
 
@@ -47,11 +48,18 @@ def predicted(stated: CaseColumns, target: Target, setting: Setting, file: Path 
     ratio, scale = correction_and_scale(calibration, model, target, cases, setting, rows)
     kernel_s = rows.time_s * ratio
     reaches = open_value_ratios(calibration, model, target, stated, setting, kernel_s)
+    regime = model.regimes[model.terms[leading_part_of_case(model, rows.parts_s)]]
+    software = ratio_of_cases(model, target, cases, setting, decodes=regime.startswith("decode"))
+    if software is not None:
+        ratio, scale = ratio * float(software.of(kernel_s)), 1.0
+        kernel_s = rows.time_s * ratio
     limited = power_limit_cost(target, cases, model, kernel_s, rows.parts_s)
     model_s = kernel_s + limited.added_s
     time_s = larger(model_s, bound_s)
-    regime = model.regimes[model.terms[leading_part_of_case(model, rows.parts_s)]]
-    logs = _interval_logs(Same(calibration), regime, band_of(model_s), model.kind(cases.attributes))
+    if software is None:
+        logs = _interval_logs(Same(calibration), regime, band_of(model_s), model.kind(cases.attributes))
+    else:
+        logs = float(np.log(software.low_ratio)), float(np.log(software.high_ratio))
     calibration, is_beyond = _beyond(calibration, model.extrapolation(target, cases))
     low, high = (
         in_floats(stretched(log, scale, apart, is_low=is_low) * far)
@@ -61,6 +69,7 @@ def predicted(stated: CaseColumns, target: Target, setting: Setting, file: Path 
         model.open_note if reaches != (1.0, 1.0) else "",
         model.extrapolation_note if is_beyond else "",
         limit_note(target),
+        "" if software is None else software.note,
     )
     provenance = Provenance(
         calibration=calibration, part_names=_part_names(Same(model)), algorithm=policy.algorithm,

@@ -46,6 +46,8 @@ def with_expectations(
         raise SpecError(f"--execution {execution}: {workload.name} is a list of cases, which no one step submits")
     if workload.origin.get("engine", "").partition(":")[0] == "tensorrt":
         setting = dataclasses.replace(setting, engine="tensorrt")
+    if setting.software:
+        setting = dataclasses.replace(setting, software_or_best=True)
     targets = [with_rounding(target, policy) for target in targets]
     predicted = with_predictions(analysis, targets, file, setting)
     mode, setting = execution or usual_mode(workload), as_step(setting, workload.step)

@@ -20,7 +20,7 @@ ROWS = (
     ("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, 8.0, 0x04),
     ("nvidia_h100_sxm", "bfloat16", 32, 4096, 4096, 1.0, 0x40),
     ("nvidia_h100_sxm", "bfloat16", 8192, 8192, 8192, 1500.0, 0),
-    ("nvidia_h100_sxm", "int4_wo", 16, 4096, 4096, 5.0, 0),
+    ("nvidia_h100_sxm", "w4a8", 16, 4096, 4096, 5.0, 0),
     ("nvidia_b200_sxm", "bfloat16", 8192, 8192, 8192, 750.0, 0),
 )
 
@@ -69,7 +69,7 @@ def test_rows_that_cannot_be_right_are_set_aside_and_counted_and_the_others_scor
     assert "nvidia_h100_sxm bfloat16 aiconfigurator: 3 rows without a positive time set aside" in told
     assert "2 shapes that lack an axis, or where one is out of range set aside" in told
     assert "aiconfigurator nvidia_h100_sxm None: 1 rows left out, read as no case" in told
-    assert "aiconfigurator nvidia_h100_sxm int4_wo: 1 rows left out" in told
+    assert "aiconfigurator nvidia_h100_sxm w4a8: 1 rows left out" in told
 
 
 def scores_of(folder, capsys, monkeypatch, *options):

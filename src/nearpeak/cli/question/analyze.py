@@ -15,6 +15,7 @@ from nearpeak.cli.shared.result_files import refuse_results
 from nearpeak.cli.shared.time_limit_option import WITHIN, exit_code, tell_verdicts, time_limit
 from nearpeak.cli.shared.trace_command import is_trace, report_on
 from nearpeak.core.answers.execution_time import check_mode
+from nearpeak.core.answers.prediction import BEST_SOFTWARE
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 from nearpeak.judgement.step_answer import limit_verdict
@@ -67,6 +68,7 @@ def analyze(
     algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     execution: str = shared.EXECUTION,
+    software: str = shared.SOFTWARE,
     within: str | None = WITHIN,
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
@@ -99,7 +101,7 @@ def analyze(
     take = partial(workload_of, options=options)
     files = {html: "html", markdown: "markdown", save: "json"}
     if is_trace(model):
-        _refuse_for_traces(model, {"--execution": execution, "--within": within})
+        _refuse_for_traces(model, {"--execution": execution, "--within": within, "--software": software})
         if measure:
             raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
         devices, workload = shared.targets_of(target, edits) if target else [], take(expected) if expected else None
@@ -109,7 +111,7 @@ def analyze(
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=json)
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
-    analysis = _analysis(take, model, target, edits, rules, timed, execution)
+    analysis = _analysis(take, model, target, edits, rules, timed, execution, software)
     verdicts = [] if limit is None else [limit_verdict(analysis, answer, limit) for answer in analysis.targets]
     _deliver(analysis, files, against, limit, why=why, json=json)
     raise typer.Exit(exit_code(verdicts))
@@ -133,7 +135,7 @@ def _devices(
 def _refuse_for_traces(model: str, options: dict[str, str | None]) -> None:
     """Refuse options that only the step of a model has."""
     for name, value in options.items():
-        if value:
+        if value and value != BEST_SOFTWARE:
             raise SpecError(f"{name}: is for the step of a model, and {model} is a trace; leave it out")
 
 
@@ -150,7 +152,7 @@ def _refuse_for_models(model: str, options: dict[str, object]) -> None:
 
 def _analysis(
     take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], bounds: "Policy", runner: str,
-    execution: str,
+    execution: str, software: str,
 ) -> "Analysis":  # fmt: skip
     """Return the analysis of a model, with measured times where a runner is named."""
     from nearpeak.api import questions
@@ -161,7 +163,7 @@ def _analysis(
     if captured is not None:  # a name that is wrong is said before a minute is spent
         _measure_roofs()
     targets = _devices(take, model, target, edits, runner)
-    analysis = questions.analyze(captured or take(model), targets, bounds, execution=execution)
+    analysis = questions.analyze(captured or take(model), targets, bounds, execution=execution, software=software)
     return _measured(analysis, runner) if runner else analysis
 
 

@@ -82,6 +82,7 @@ def predict(
     no_correction: bool = NO_CORRECTION,
     elsewhere: bool = ELSEWHERE,
     sustained: bool | None = SUSTAINED,
+    software: str = shared.SOFTWARE,
     execution: str = shared.EXECUTION,
     within: str | None = WITHIN,
     fabric: str = shared.FABRIC,
@@ -101,9 +102,6 @@ def predict(
     capture' reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak
     analyze'.
     """
-    from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
-    from nearpeak.prediction.kernel_model import Setting
-
     devices = shared.targets_of(target, edits, policy)
     check_table(out)
     file = _file_of(words)
@@ -117,7 +115,7 @@ def predict(
         _refuse_for_cases({"--execution": execution, "--within": within, "--engine": options.engine, **narrow})
     check_mode(execution)
     limit = None if within is None else time_limit(within)
-    how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained)
+    how = _setting(not no_correction, elsewhere, sustained, software)
     asked = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(workload_of(str(file), options), devices, asked, execution, limit)
@@ -209,6 +207,18 @@ def _predict_case(words: list[str], devices: list["Target"], asked: _Question) -
             narrower = _narrower(case, device, asked)
             shared.print_document(report.document_of(label_of(case), device, prediction, narrower), why=asked.why)
     _tell_lacked(asked.calibration, [case], devices)
+
+
+def _setting(is_corrected: bool, elsewhere: bool, sustained: bool | None, software: str) -> "Setting":
+    """Return the conditions that the options ask for."""
+    from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
+    from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.prediction.software_ratio import checked_software
+
+    return Setting(
+        is_corrected=is_corrected, measured_by=OTHER_SOURCE if elsewhere else "", is_sustained=sustained,
+        software=checked_software(software),
+    )  # fmt: skip
 
 
 def _refuse_without_collective(words: list[str] | None, file: Path | None, fabric: str, stride: int) -> None:

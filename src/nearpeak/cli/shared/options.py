@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from nearpeak.cli.shared.completion import targets
 from nearpeak.core.answers.bound import Policy
+from nearpeak.core.answers.prediction import BEST_SOFTWARE
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError, shown
 
@@ -34,6 +35,9 @@ ALGORITHM = typer.Option("classical", "--algorithm", help="How products are form
 NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
 JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
 TEXT = typer.Option(False, "--text", help="Print text for people, also in a pipe.")
+SOFTWARE = typer.Option(
+    BEST_SOFTWARE, "--software", help="Serving framework: vllm, trtllm, sglang; best: of those measured, case by case."
+)
 EXECUTION = typer.Option(
     "", "--execution", help="How the step is submitted: eager, graph or compiled; by default as its source runs."
 )

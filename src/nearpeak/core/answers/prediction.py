@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from nearpeak.core.answers.expected_energy import ExpectedEnergy
 from nearpeak.core.answers.notebook_display import html_of
 
+SOFTWARE, BEST_SOFTWARE = ("vllm", "trtllm", "sglang", "pytorch"), "best"
+"""Frameworks whose times may be asked for, and the name of the best of all measured; operators, formats and devices
+differ in which of them have data.
+"""
 ROUNDING_RATIO = 1e-12
 """Share of a time below which a part is what differences of others leave over."""
 BURST = "bursts: milliseconds of such work on a board that has rested, as tables are measured"

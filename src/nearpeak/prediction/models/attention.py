@@ -11,7 +11,11 @@ from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.prediction.attention.attention_coefficients import COEFFICIENTS
 from nearpeak.prediction.attention.attention_shapes import COLUMNS, columns_of, device_figures
-from nearpeak.prediction.calibration.related_devices import products_generation, runs_kernels_of
+from nearpeak.prediction.calibration.related_devices import (
+    multiplies_in_pairs,
+    products_generation,
+    runs_kernels_of,
+)
 from nearpeak.prediction.calibration.source_spread import gradient_spread
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting
 from nearpeak.prediction.power.board_power import repower
@@ -56,6 +60,12 @@ _OTHER_KINDS_SPREAD = 0.25
 """Spread in logarithms, either way, of kinds that corrections were not fitted on, attention to later keys and decode
 steps over a latent cache: what makes the intervals of fitted devices cover nine of ten such cases of AIConfigurator
 (ai-dynamo 095f58a)."""
+_LATENT_PAIRED_SPREAD, _LATENT_SPREAD, _LATENT_NARROW_SPREAD = (0.24, 0.36), (0.45, 0.50), (0.35, 3.2)
+"""Faster and slower, in logarithms, for decode steps over a latent cache: on data-centre Blackwell, on boards without
+kernels of their own for them, and there over caches of 8 bits. What folds 0 and 1 of AIConfigurator's tables show on
+the B200 and the L40S (ai-dynamo 095f58a), whose kernels no coefficient was fitted on.
+"""
+_BYTE = 8
 _LAUNCHES = ("launch", "decode_launch")
 
 
@@ -146,8 +156,18 @@ def _extrapolation(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None
     known = np.atleast_1d(_is_corrected(target, cases))
     if spread is not None or np.all(known):
         return spread
-    apart = np.where(known, 0.0, _OTHER_KINDS_SPREAD)
-    return apart, apart
+    faster, slower = _latent_spread(target, cases) if cases.attributes.get("latent") else (_OTHER_KINDS_SPREAD,) * 2
+    return np.where(known, 0.0, faster), np.where(known, 0.0, slower)
+
+
+def _latent_spread(target: Target, cases: CaseColumns) -> tuple[float, float]:
+    """Return the additional spread of decode steps over a latent cache, by whether kernels were written for them."""
+    if target.architecture == "hopper":
+        return _OTHER_KINDS_SPREAD, _OTHER_KINDS_SPREAD
+    if multiplies_in_pairs(target):
+        return _LATENT_PAIRED_SPREAD
+    stored = DTYPES[cases.dtypes.get("kv_dtype") or cases.dtypes["dtype"]]
+    return _LATENT_NARROW_SPREAD if stored.bits_count <= _BYTE else _LATENT_SPREAD
 
 
 def transferred(

@@ -92,10 +92,10 @@ files of AIConfigurator have eight.
 _INSTANCE = re.compile(r":\d+g\.")
 """Names of instances of a GPU in MIG mode."""
 BEYOND = (
-    f"more ranks than the {MEASURED_RANKS} that the coefficients were fitted on: each doubling widens the interval by "
-    "the model's error at twice the fitted ranks"
+    f"more ranks than the {MEASURED_RANKS} that the coefficients were fitted on, each doubling of which widens the "
+    "interval by the model's error at twice the fitted ranks; or another kind, by what all-to-alls show, left out"
 )
-"""Note on more ranks than were measured."""
+"""Note on more ranks or another kind than were measured."""
 
 
 def _refuse_unreached(target: Target, cases: CaseColumns) -> None:
@@ -129,13 +129,28 @@ def _extrapolation(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None
     cost what the one known step did (`crowding`), so that what that step was missed by lies on both sides, half each.
     """
     ranks = np.atleast_1d(np.asarray(cases.axes.get("ranks", 2), dtype=np.float64))
+    is_fitted = cases.op == "transfer" or cases.attributes["kind"] in _FITTED_KINDS
+    faster, slower = (0.0, 0.0) if is_fitted else _OTHER_KINDS_SPREAD
     if ranks.max() <= MEASURED_RANKS:
-        return None
+        return None if is_fitted else (np.full(ranks.shape, faster), np.full(ranks.shape, slower))
+    further = _rank_spread(target, ranks)
+    return np.hypot(faster, further[0]), np.hypot(slower, further[1])
+
+
+def _rank_spread(target: Target, ranks: Any) -> tuple[Any, Any]:
+    """Return the additional spread of more ranks than were measured."""
     doublings = np.log2(np.maximum(ranks / MEASURED_RANKS, 1.0))
     faster, slower = spread_of(RANKS + ("host" if meets_over_host(target) else "links"))
     if meets_over_host(target):
         faster = slower = (faster + slower) / 2
     return doublings * faster, doublings * slower
+
+
+_FITTED_KINDS = ("all_reduce", "all_gather", "reduce_scatter", "send", "recv")
+_OTHER_KINDS_SPREAD = (0.40, 0.20)
+"""Spread of kinds that coefficients were not fitted on, faster and slower in logarithms: what all-to-alls of fp16 and
+int8 on the A100 and the H100 show, folds 0 and 1 of AIConfigurator's tables (ai-dynamo 095f58a), which were left out.
+"""
 
 
 def _shares_links(target: Target, other: Target) -> bool:
