@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -102,13 +102,9 @@ def tune(
         return
     if space is None or replay is not None:
         raise SpecError("tune: needs the file of a space, e.g. space.toml, or --replay with a recorded one, not both")
-    from nearpeak.api.case_words import case_of
     from nearpeak.api.configuration_search import TuningPlan
-    from nearpeak.api.configuration_search import tune as tuned
-    from nearpeak.reports.tuning import study_report as report
 
     count, spent_s = budget_of(budget or _EVALUATIONS)
-    timed = case_of(case.split(), "--case") if case.strip() else None
     warn_of_threads(threads)
     plan = TuningPlan(
         search=search, seed=seed, trial_count=count, spent_s=spent_s, within_ratio=margin, finalist_count=finalists,
@@ -116,14 +112,32 @@ def tune(
         tolerance_ratio=parse_share(tolerance, "--tolerance"), pair_budget_s=seconds_of(pairs, "--pairs"),
         timing=timing_of("300 ms", limit, cache, threads, memory, check=not no_check),
     )  # fmt: skip
-    keep = _keeper(store, repository, branch)
+    subject = {"case": case, "runner": runner, "default": default}
+    _search(space, plan, subject, study, _keeper(store, repository, branch), html, why=why, json=json)
+
+
+def _search(
+    space: Path, plan: "TuningPlan", subject: Mapping[str, str], study: Path | None, keep: "Keeper | None",
+    html: Path | None, *, why: bool, json: bool,
+) -> None:  # fmt: skip
+    """Search a space and print the study; exit code 11 when no configuration is proved faster than the one in use.
+
+    Args:
+        subject: case, runner and default configuration as they are written, each empty where it is not.
+    """
+    from nearpeak.api.case_words import case_of
+    from nearpeak.api.configuration_search import tune as tuned
+    from nearpeak.reports.tuning import study_report as report
+
+    case = case_of(subject["case"].split(), "--case") if subject["case"].strip() else None
     with _shown(plan) as progress:
         answer = tuned(
-            space, plan, case=timed, runner=runner, default=default, journal=study, progress=progress, keep=keep
-        )
+            space, plan, case=case, runner=subject["runner"], default=subject["default"], journal=study,
+            progress=progress, keep=keep,
+        )  # fmt: skip
     shared.write_page(html, document := report.document_of(answer))
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
-    if not answer.objectives and answer.winner is None and finalists:
+    if not answer.objectives and answer.winner is None and plan.finalist_count:
         raise typer.Exit(11)
 
 
