@@ -50,10 +50,10 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 test: lint
-	$(PYTEST) $(SPREAD) -m 'not device' --durations=10
+	$(PYTEST) $(SPREAD) -m 'not device and not long' --durations=10
 
 check: lint
-	$(PYTEST) $(SPREAD) -m 'not device and not slow' $(REPORT) tests/conventions tests/golden tests/unit
+	$(PYTEST) $(SPREAD) -m 'not device and not slow and not long' $(REPORT) tests/conventions tests/golden tests/unit
 
 # Where nothing can be installed: `make test-device DEVICE_PYTHON=python3`, an interpreter that has what is needed.
 SECONDS ?= 820

@@ -21,14 +21,14 @@ def measure() -> Iterator[Figure]:
         return
     marked = [(one, detected(np.array(one.values))) for one in _labelled.tcpd(root)]
     f1 = float(np.mean([_labelled.f1(one, found) for one, found in marked]))
-    yield Figure(name="tcpd_f1", value=f1, unit="", bar="> 0.743 on 31 series", passed=f1 > 0.743)
+    yield Figure(name="tcpd_f1", value=f1, unit="", bar=">= 0.77 on 31 series", passed=f1 >= 0.77)
     cover = float(np.mean([_labelled.covering(one, found) for one, found in marked]))
     yield Figure(name="tcpd_covering", value=cover, unit="", bar=">= 0.668 on 31 series", passed=cover >= 0.668)
     graphs = [(one, detected(np.array(one.values))) for one in _labelled.talos(root)]
     found = sum(hits(places, one.annotations[0]) for one, places in graphs)
     others = sum(len(places) for _, places in graphs) - found
-    yield Figure(name="talos_hits", value=found, unit="of 12", bar=">= 11 of 12", passed=found >= 11)
-    yield Figure(name="talos_others", value=others, unit="", bar="<= 5 on 7 graphs", passed=others <= 5)
+    yield Figure(name="talos_hits", value=found, unit="of 12", bar="12 of 12", passed=found >= 12)
+    yield Figure(name="talos_others", value=others, unit="", bar="<= 8 on 7 graphs", passed=others <= 8)
 
 
 def detected(values: Values) -> list[int]:

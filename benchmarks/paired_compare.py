@@ -45,7 +45,8 @@ TIMING = Timing(cache="hot", validate=False)
 BUDGET_S = 50.0
 """Budget of a pair; the round that is under way when it ends is still finished."""
 _MECHANISM = (
-    "src/nearpeak/measurement/timing/interleaved_rounds.py", "src/nearpeak/measurement/timing/clocks.py",
+    "src/nearpeak/measurement/timing/interleaved_rounds.py", "src/nearpeak/measurement/timing/turn_server.py",
+    "src/nearpeak/measurement/timing/clocks.py",
     "src/nearpeak/measurement/timed_runner.py", "src/nearpeak/case_tensors/fresh_values.py",
     "src/nearpeak/judgement/paired_verdict.py",
     "benchmarks/_planted.py", "benchmarks/load.py",

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from benchmarks._figures import FOLDER, ROOT, Figure, stored
 
-NOT_BENCHMARKS = ("run", "quote", "load")
+NOT_BENCHMARKS = ("run", "quote", "load", "step_library")
 
 
 def main(arguments: list[str] | None = None) -> int:

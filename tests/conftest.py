@@ -3,7 +3,9 @@
 import atexit
 import functools
 import gc
+import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,32 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 gc.disable()
 gc.set_threshold(50_000, 20, 20)
 atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
+
+
+def pytest_runtest_setup():
+    """Have tests share captures, once something has imported what captures."""
+    module = sys.modules.get("nearpeak.frontends.source_types")
+    if module is not None and not hasattr(module.capture_isolated, "__wrapped__"):
+        module.capture_isolated = _sharing(module.capture_isolated)
+
+
+def _sharing(capture):
+    """Models that are known by name are captured once for all tests: a child process captures them, which no test sees.
+
+    Sources that are files or types may change between tests, and are captured anew each time.
+    """
+    kept = {}
+
+    @functools.wraps(capture)
+    def shared(frontend, source, options, **details):
+        if not frontend.endswith(":capture_architecture") or Path(source).exists():
+            return capture(frontend, source, options, **details)
+        key = json.dumps([source, options.record(), details])
+        if key not in kept:
+            kept[key] = capture(frontend, source, options, **details)
+        return kept[key]
+
+    return shared
 
 
 def pytest_addoption(parser):

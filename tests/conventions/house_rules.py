@@ -191,6 +191,22 @@ def state_faults(source: str) -> Iterator[str]:
             yield f"line {node.lineno}: a module-level collection that starts empty is state; pass values instead"
 
 
+def encoding_faults(source: str) -> Iterator[str]:
+    """Text is read and written in a stated encoding: that of the locale differs from machine to machine."""
+    for node in nodes(source):
+        if not isinstance(node, ast.Call) or any(keyword.arg == "encoding" for keyword in node.keywords):
+            continue
+        called, at = ast.unparse(node.func), 0 if isinstance(node.func, ast.Attribute) else 1
+        mode = next((one for one in node.args[at : at + 1]), ast.Constant("r"))
+        is_text_mode = isinstance(mode, ast.Constant) and bool(re.fullmatch(r"[rwax+t]+", str(mode.value)))
+        if (
+            (called.startswith("subprocess.") and any(keyword.arg == "text" for keyword in node.keywords))
+            or (called.rpartition(".")[2] == "open" and is_text_mode)
+            or (called.endswith((".read_text", ".write_text")) and len(node.args) < 1 + called.endswith(".write_text"))
+        ):
+            yield f"line {node.lineno}: {called}() without an encoding"
+
+
 # One letter of each in brackets, so that this file does not contain what it looks for.
 _PATHS = r"(?<![\w>.*}])/(?:[w]ork|[t]mp|[r]oot|[h]ome/[a-z]+)/"
 _HOSTS = r"[p]ypi\.org|download\.[p]ytorch|[i]ndex-url"
@@ -206,6 +222,7 @@ def word_faults(text: str) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[str], Iterator[str]], ...] = (
-    dataclass_faults, documentation_faults, size_faults, print_faults, import_faults, state_faults, word_faults,
+    dataclass_faults, documentation_faults, size_faults, print_faults, import_faults, state_faults, encoding_faults,
+    word_faults,
 )  # fmt: skip
 """Every rule over Python sources."""

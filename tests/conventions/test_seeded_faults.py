@@ -39,6 +39,12 @@ SOURCES = {
     ),
     "early onnx": (house_rules.import_faults, "class A:\n    from onnx import load\n", "onnx"),
     "state": (house_rules.state_faults, "CACHE: dict[str, int] = {}\n", "is state"),
+    "encoding of the locale": (house_rules.encoding_faults, "open(path)\n", "open() without an encoding"),
+    "words of a program in the encoding of the locale": (
+        house_rules.encoding_faults,
+        "subprocess.run(words, text=True)\n",
+        "without an encoding",
+    ),
     "machine path": (house_rules.word_faults, "see /" + "tmp/x\n", "does not belong"),
     "note to self": (house_rules.word_faults, "# TO" + "DO later\n", "does not belong"),
 }
@@ -47,6 +53,7 @@ FINE = {
     "keys are no numbers": (house_rules.dataclass_faults, FIELD.format("names: Mapping[int, str]")),
     "late torch": (house_rules.import_faults, "def run():\n    import torch\n"),
     "types only": (house_rules.import_faults, "if TYPE_CHECKING:\n    import torch\n"),
+    "bytes": (house_rules.encoding_faults, "with path.open('rb') as file:\n    pass\n"),
     "a table": (house_rules.state_faults, "RATES = {'a': 1}\n"),
     "a folder of this repository": (house_rules.word_faults, "tests/golden/" + "work/gemm.csv\n"),
 }

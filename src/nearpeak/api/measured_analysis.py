@@ -180,10 +180,10 @@ def compare(
 ) -> PairedComparison:  # fmt: skip
     """Return how the candidate's time stands to the baseline's on `case`.
 
-    Each round starts both as fresh processes, which take turns of some milliseconds on the device. After two rounds it
-    is known what a round costs, and so how many the budget is enough for: a verdict is given after 5, 10 or 20 rounds,
-    or after as many as that, and never in between. Where fewer than 5 fit, or rounds come to take far longer, it is
-    inconclusive.
+    Each round forks a process for each of both, which take turns of some milliseconds on the device. After two rounds
+    it is known what a round costs, and so how many the budget is enough for: a verdict is given at one to three looks,
+    such as after 5, 10 and 20 rounds, the last after as many as the budget is enough for, and never in between. Where
+    fewer than 5 fit, or rounds come to take far longer, it is inconclusive.
 
     Args:
         tolerance_ratio: change up to which the two count as the same.

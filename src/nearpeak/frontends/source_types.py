@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -169,21 +170,56 @@ def _executed(source: str, options: CaptureOptions) -> Workload:
     elif Path(source).suffix == ".pt2":
         frontend, preload = "torch.exported_program:capture_exported", PRELOAD
     if preload is WITH_TRANSFORMERS and Path(source).suffix != ".py":
+        if (step := _library_step(source, options)) is not None:
+            return step
         _require_packages(source)
     return _named(source, f"nearpeak.frontends.{frontend}", options, name=name, preload=preload)
 
 
+def _library_step(source: str, options: CaptureOptions) -> Workload | None:
+    """Return the step that comes with nearpeak, unless other releases of what captured it are installed."""
+    from nearpeak.frontends.huggingface.published_inputs import check_cache
+    from nearpeak.frontends.huggingface.step_library import contents_of, covers_model, library_step
+
+    name = _shipped_name(source)
+    if not covers_model(name):
+        return None
+    check_cache(options)
+    captured_with = contents_of(name)[0].versions
+    if all(find_spec(package) for package in captured_with):
+        installed = {package: version(package).partition("+")[0] for package in captured_with}
+        if any(installed[package] != known.partition("+")[0] for package, known in captured_with.items()):
+            return None
+    return library_step(name, options)
+
+
+def _shipped_name(source: str) -> str:
+    """Return the name of the model whose dimensions come with nearpeak; empty where they do not."""
+    from nearpeak.frontends.huggingface.published_models import published
+
+    if Path(source).suffix == ".json" or Path(source).is_dir():
+        return ""
+    with suppress(NearpeakError):
+        return published(source).name
+    return ""
+
+
 def _require_packages(source: str) -> None:
     """Refuse a model whose packages are absent before a process is started, and say what answers without them."""
+    from nearpeak.frontends.huggingface.step_library import covers_model, extent_in_words
     from nearpeak.frontends.huggingface.transformer_models import shape_of
 
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if not missing:
         return
     hint = ""
-    with suppress(NearpeakError):
-        shape_of(source)
-        hint = f"; from its dimensions alone answers 'nearpeak plan serve {source} --on h200_sxm --concurrency 1'"
+    name = _shipped_name(source)
+    if covers_model(name):
+        hint = f"; without them answers what comes with nearpeak: {extent_in_words(name)}"
+    else:
+        with suppress(NearpeakError):
+            shape_of(source)
+            hint = f"; from its dimensions alone answers 'nearpeak plan serve {source} --on h200_sxm --concurrency 1'"
     raise MissingExtraError(
         f"{source}: capturing it needs {' and '.join(missing)}; install them with: pip install 'nearpeak[hf]'{hint}"
     )

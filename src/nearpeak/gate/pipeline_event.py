@@ -16,7 +16,7 @@ class PipelineEvent:
     provider: str
     """`github` or `gitlab`."""
     branch: str
-    """Branch under which results are kept: `main`, `pr-12`, `mr-12`."""
+    """Branch under which results are kept: `main`, `pr-12`, `mr-12`, `tag-v1`."""
     main: str
     """Default branch of the repository, whose history is the baseline."""
     is_review: bool
@@ -68,7 +68,8 @@ def _github(environment: Mapping[str, str]) -> PipelineEvent:
     main = (event.get("repository") or {}).get("default_branch") or "main"
     request = event.get("pull_request")
     if kind != "pull_request" or request is None:
-        branch = environment.get("GITHUB_REF_NAME", "") or main
+        name = environment.get("GITHUB_REF_NAME", "")
+        branch = f"tag-{name}" if environment.get("GITHUB_REF_TYPE", "") == "tag" else name or main
         return PipelineEvent(provider="github", branch=branch, main=main, is_review=False, is_fork=False)
     repository = environment.get("GITHUB_REPOSITORY", "")
     source = ((request.get("head") or {}).get("repo") or {}).get("full_name", "")  # none where the fork is deleted
@@ -85,12 +86,16 @@ def _gitlab(environment: Mapping[str, str]) -> PipelineEvent:
     main = environment.get("CI_DEFAULT_BRANCH", "main")
     number = environment.get("CI_MERGE_REQUEST_IID", "")
     if not number:
-        branch = environment.get("CI_COMMIT_BRANCH", "") or main
+        tag = environment.get("CI_COMMIT_TAG", "")
+        branch = f"tag-{tag}" if tag else environment.get("CI_COMMIT_BRANCH", "") or main
         return PipelineEvent(provider="gitlab", branch=branch, main=main, is_review=False, is_fork=False)
-    project = f"{environment.get('CI_API_V4_URL', '')}/projects/{environment.get('CI_PROJECT_ID', '')}"
+    # A pipeline of a fork runs in the fork: the project of the request, whose notes these are, is another one.
+    target = environment.get("CI_MERGE_REQUEST_PROJECT_PATH", "") or environment.get("CI_PROJECT_PATH", "")
+    project_id = environment.get("CI_MERGE_REQUEST_PROJECT_ID", "") or environment.get("CI_PROJECT_ID", "")
+    project = f"{environment.get('CI_API_V4_URL', '')}/projects/{project_id}"
     notes = f"{project}/merge_requests/{number}/notes"
     source = environment.get("CI_MERGE_REQUEST_SOURCE_PROJECT_PATH", "")
     return PipelineEvent(
         provider="gitlab", branch=f"mr-{number}", main=main,
-        is_review=True, is_fork=source != environment.get("CI_PROJECT_PATH", ""), comments_url=notes, comment_url=notes,
+        is_review=True, is_fork=source != target, comments_url=notes, comment_url=notes,
     )  # fmt: skip

@@ -111,7 +111,7 @@ class Workshop:
 
     def _git(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         command = ["git", "-C", str(self._repository), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
 
     def _shell(self, text: str, place: Path, versions: Mapping[str, str]) -> tuple[int, str, str]:
         """Return code, output and errors of a command; one that takes too long is ended with all that it started."""
@@ -120,8 +120,8 @@ class Workshop:
         variables = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
         mark = new_mark()
         with subprocess.Popen(
-            text, shell=True, cwd=place, env=marked_environment({**os.environ, **variables}, mark), text=True,
-            errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            text, shell=True, cwd=place, env=marked_environment({**os.environ, **variables}, mark),
+            encoding="utf-8", errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             pass_fds=self._keep,
         ) as process:  # fmt: skip
             try:

@@ -12,6 +12,8 @@ from nearpeak.units import counted
 PLANNED_AFTER = 2
 """Rounds after which the plan is made: the first also validates, the second costs what all others do."""
 
+MOST_ROUNDS = 40
+"""Rounds after which more of them hardly show smaller changes."""
 MOST_OVERRUN = 1.5
 """Time over the budget at which rounds end without a verdict: they came to take longer than the plan took them for."""
 
@@ -39,12 +41,12 @@ def planned(
 
     >>> few = [Round(four_log_ratio=(x,)) for x in (0.01, -0.01)]
     >>> [planned(few, 10.0, 4.0, budget_s, 0.02).looks for budget_s in (20.0, 22.0, 38.0, 60.0, 600.0)]
-    [(), (5,), (5, 9), (5, 10, 14), (5, 10, 20)]
+    [(), (5,), (5, 9), (5, 10, 14), (10, 20, 40)]
     >>> planned(few, 10.0, 4.0, 20.0, 0.02).text
     '4 rounds fit into 20 s, too few for a verdict: 5 take about 22 s (--budget)'
     """
     fitting = len(rounds) + math.floor(max(0.0, budget_s - spent_s) / max(round_s, 1e-9))
-    count = min(LOOKS[-1], fitting)
+    count = min(MOST_ROUNDS, fitting)
     if count < LOOKS[0]:
         least_s = spent_s + (LOOKS[0] - len(rounds)) * round_s
         text = (
@@ -52,7 +54,7 @@ def planned(
             f"{LOOKS[0]} take about {math.ceil(least_s)} s (--budget)"
         )
         return RoundPlan(looks=(), text=text)
-    looks = (*(look for look in LOOKS if look < count), count)
+    looks = (*[look for look in LOOKS if look < count][-2:], count)  # never more than three
     spread = statistics.stdev(statistics.median(pair.four_log_ratio) for pair in rounds)
     reach = sum(student_quantile(share, count - 1) for share in (1 - ALPHA_RATIO / 2, POWER_RATIO))
     seen = max(tolerance_ratio, math.expm1(min(reach * spread / math.sqrt(count), 50.0)))

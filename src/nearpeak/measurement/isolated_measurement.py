@@ -186,7 +186,8 @@ def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str,
     """Return exit code, output and errors of a process, none when it timed out; its children end with it."""
     mark = new_mark()
     process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        errors="replace",
         env=marked_environment(process_variables(timing.thread_count), mark), start_new_session=True,
     )  # fmt: skip
     try:

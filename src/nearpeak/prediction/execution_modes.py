@@ -58,7 +58,7 @@ def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, targe
     if step is None or workload.step == "sweep" or target.kind != "gpu":
         return ()
     calls = [call for call in workload.calls if call.case in rows]
-    launches = {call.case: work_of(call.case).launch_count for call in calls if call.case is not None}
+    launches = {case: work_of(case).launch_count for case in {call.case for call in calls} if case is not None}
     kernels = sum(max(1, launches[call.case]) * call.call_count for call in calls if call.case is not None)
     call_count = sum(call.call_count for call in calls)
     plain = _plain(step, answer.bound_s, kernels)

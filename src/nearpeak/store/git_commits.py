@@ -70,7 +70,7 @@ def _revision(line: str, repository: str, position: int) -> Revision:
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     except FileNotFoundError:
         raise StoreError("git: is not installed; commits are looked up with it") from None
     if done.returncode:

@@ -66,3 +66,16 @@ def test_on_a_full_disk_nothing_is_kept_and_everything_works(tmp_path):
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "42.0\n"), done.stderr
+
+
+def test_a_user_without_a_home_and_a_cache_gets_every_answer(tmp_path):
+    home = tmp_path / "no folder"
+    home.write_text("a file, in which nobody can make folders")
+    named = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+    words = ["predict", "gemm", "m=64", "n=64", "k=64", "dtype=bf16", "--target", "h100_sxm", "--text"]
+    done = subprocess.run(
+        [sys.executable, "-m", "nearpeak", *words], capture_output=True, encoding="utf-8", check=False,
+        env={**named, "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}, cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gemm" in done.stdout

@@ -1,9 +1,12 @@
 """Named models where PyTorch or transformers is absent: one line before any process starts, with what answers."""
 
+from pathlib import Path
+
 import pytest
 
 from nearpeak.errors import MissingExtraError
 from nearpeak.frontends import source_types
+from nearpeak.frontends.huggingface import step_library
 from nearpeak.frontends.source_types import captured
 
 
@@ -13,7 +16,8 @@ def absent(monkeypatch):
     monkeypatch.setattr(source_types, "capture_isolated", lambda *_, **__: pytest.fail("a process was started"))
 
 
-def test_a_language_model_names_the_extra_and_the_command_that_needs_none(absent):
+def test_a_language_model_names_the_extra_and_the_command_that_needs_none(absent, monkeypatch):
+    monkeypatch.setattr(step_library, "FOLDER", Path("nowhere"))
     with pytest.raises(
         MissingExtraError, match=r"torch and transformers; .*nearpeak\[hf\].*plan serve llama-3-8b --on"
     ):
@@ -21,7 +25,8 @@ def test_a_language_model_names_the_extra_and_the_command_that_needs_none(absent
 
 
 @pytest.mark.parametrize("source", ["resnet-50", "hf:sam"])
-def test_other_models_name_the_extra_alone(absent, source):
+def test_other_models_name_the_extra_alone(absent, monkeypatch, source):
+    monkeypatch.setattr(step_library, "FOLDER", Path("nowhere"))
     with pytest.raises(MissingExtraError) as error:
         captured(source, source_types.CaptureOptions())
     assert "nearpeak[hf]" in str(error.value)

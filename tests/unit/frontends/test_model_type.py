@@ -33,6 +33,10 @@ def read_inputs(workload):
     return {buffer.name for number, buffer in enumerate(workload.buffers) if buffer.kind == "input" and number in used}
 
 
+def axes_of(workload, op):
+    return [dict(call.case.axes) for call in workload.calls if call.case is not None and call.case.op == op]
+
+
 def test_a_stack_keeps_a_layer_of_every_kind():
     _, config, _ = class_and_config("gemma3_text")
     assert len(config.layer_types) == config.num_hidden_layers == 26
@@ -119,6 +123,22 @@ def test_a_model_without_a_forward_pass_is_captured_part_by_part():
     assert parts_read == {"semantic", "coarse_acoustics", "fine_acoustics", "codec_model"}
     assert set(workload.origin["kinds"].split(", ")) == {"text", "audio"}
     assert {call.module.split(".")[1] for call in workload.calls if call.module.startswith("whole.")} >= parts_read
+
+
+def test_a_model_that_thinks_and_speaks_is_captured_at_its_published_widths():
+    workload = capture_model_type("qwen3_omni_moe", CaptureOptions(layers=1))
+    assert {name.partition(":")[0] for name in read_inputs(workload)} == {"thinker", "talker", "code2wav"}
+    assert set(workload.origin["kinds"].split(", ")) == {"text", "image", "video", "audio"}
+    assert workload.uncovered_counts() == {}
+    products = {(axes["k"], axes["n"]) for axes in axes_of(workload, "gemm")}
+    # queries of 32 heads of 128 in the thinker, of 16 in the talker, and the talker's shared expert of 768
+    assert {(2048, 32 * 128), (1024, 16 * 128), (1024, 768)} <= products
+
+
+def test_a_time_series_has_the_published_context():
+    workload = capture_model_type("timesfm2_5", CaptureOptions(layers=1))
+    assert workload.origin["inputs"] == "past_values 1×1024, past_values_padding 1×1024"
+    assert len(workload.calls) < 2000  # its loop over patches of 32 values is unrolled
 
 
 def test_a_part_without_parts_is_run_by_its_encoding_half():

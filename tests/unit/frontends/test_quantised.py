@@ -48,3 +48,20 @@ def test_a_problem_file_may_build_dynamically_quantised_layers(tmp_path):
     )
     calls = [(call.operator, call.case is not None) for call in capture_problem(path).calls]
     assert calls == [("aten.addmm.default", True), ("quantized.linear_dynamic.default", False)]
+
+
+def test_statically_quantised_linear_layers_are_captured_in_the_formats_that_they_store():
+    quantisation = torch.ao.quantization
+    model = torch.nn.Sequential(
+        quantisation.QuantStub(), torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4),
+        quantisation.DeQuantStub(),
+    ).eval()  # fmt: skip
+    model.qconfig = quantisation.get_default_qconfig("x86")
+    quantisation.prepare(model, inplace=True)
+    model(torch.rand(3, 8))
+    quantisation.convert(model, inplace=True)
+    workload = capture_torch(model, ((torch.rand(3, 8),), {}), name="static")
+    found = [(call.case.op, dict(call.case.dtypes)["dtype"]) if call.case else call.operator for call in workload.calls]
+    packed = "quantized.linear.default"
+    assert found == [("quantise", "fp32"), packed, ("elementwise", "uint8"), packed, ("dequantise", "uint8")]
+    assert [dict(call.case.axes)["columns"] for call in workload.calls[::4]] == [3 * 8, 3 * 4]

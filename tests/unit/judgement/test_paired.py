@@ -49,6 +49,14 @@ def test_rounds_that_are_far_off_now_and_then_raise_no_alarm():
     assert sum(one in ("regression", "improvement") for one in verdicts) <= 10
 
 
+def test_rounds_that_are_far_off_now_and_then_hide_no_change():
+    noise = random.Random(5)
+    draw = lambda: noise.gauss(0.0296, 0.01 if noise.random() < 0.9 else 0.1)  # noqa: E731
+    verdicts = [verdict_of(draw) for _ in range(500)]
+    assert verdicts.count("regression") >= 475
+    assert "improvement" not in verdicts
+
+
 @pytest.mark.parametrize("values", [(0.05, 0.052, 0.049, 0.051, 0.05), (0.01, -0.01, 0.0, 0.002, 0.001)])
 def test_swapped_roles_mirror_the_verdict(values):
     mirror = {"regression": "improvement", "improvement": "regression"}

@@ -13,8 +13,8 @@ from nearpeak.exchange.measurement_lines import environment_record, measurement_
 from nearpeak.measurement.machine.cuda_device import MOST_QUEUED, SPIN_CYCLES, EventTimer
 from nearpeak.measurement.timed_runner import TimedRunner
 from nearpeak.measurement.timing.clocks import HostDefaults
-from nearpeak.measurement.timing.interleaved_rounds import _turn
 from nearpeak.measurement.timing.sampler import batch_of, sample
+from nearpeak.measurement.timing.turn_server import _turn
 
 CASE = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
 TIMING = Timing(budget_s=0.001, least_count=20, validate=False, cache="hot")

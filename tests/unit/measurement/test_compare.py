@@ -221,3 +221,26 @@ def test_both_sides_and_what_they_started_share_a_core_and_the_next_round_anothe
         for side in sides:
             side.wait()
             side.stdout.close()
+
+
+def test_servers_start_once_fork_anew_for_each_round_and_change_sides(monkeypatch):
+    monkeypatch.setattr(interleaved_rounds, "ROUND_S", 0.0)
+    monkeypatch.setattr(interleaved_rounds, "LEAST_FOURS", 1)
+    rounds = interleaved_rounds.rounds_of(CASE, (arm("softmax"), arm("softmax")), TIMING)
+    seen = [(left, left.pid, right.pid) for _, left, right in (next(rounds) for _ in range(3))]
+    rounds.close()
+    (first, *_), (second, *_), (third, *_) = seen
+    assert first is third is not second
+    assert len({pid for _, *pids in seen for pid in pids}) == 6
+
+
+def test_servers_of_two_interpreters_keep_their_sides(monkeypatch, tmp_path):
+    monkeypatch.setattr(interleaved_rounds, "ROUND_S", 0.0)
+    monkeypatch.setattr(interleaved_rounds, "LEAST_FOURS", 1)
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    rounds = interleaved_rounds.rounds_of(CASE, (arm("softmax"), replace(arm("softmax"), python=str(other))), TIMING)
+    first, second = (next(rounds)[1] for _ in range(2))
+    rounds.close()
+    assert first is second

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.ops import OPS
@@ -14,6 +15,7 @@ from nearpeak.validation.oracle.gradient_terms import step_description, terms_of
 
 torch = pytest.importorskip("torch")
 WIDE = {"hidden": 96, "rows": 16}
+NARROW = ["bf16", "fp16"]
 
 
 class Norm(torch.autograd.Function):
@@ -59,8 +61,10 @@ def v9(implementation, op, dtype, **axes):
     return found.results[9]
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize("fewer", [("mean",), ("product",), ("mean", "product"), ("factor",)])
+FEWER = [("mean",), ("product",), ("mean", "product"), ("factor",)]
+
+
+@pytest.mark.parametrize(("fewer", "dtype"), in_turn(FEWER, NARROW))
 def test_a_norm_whose_gradient_divides_by_one_less_is_refused(fewer, dtype):
     found = v9(norm(fewer=fewer), "layer_norm", dtype, **WIDE)
     assert found.status == "NUMERIC_FAIL"
@@ -118,11 +122,10 @@ def test_the_gradients_of_a_round_are_derived_once(monkeypatch):
     assert len(asked) == len(set(asked)) > 1
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize("hidden", [96, 1024])
-@pytest.mark.parametrize(
-    "stored", [(), ("row",), ("factor",), ("mean", "product"), ("weighted", "difference"), ("row", "weighted", "mean")]
-)
+STORED = [(), ("row",), ("factor",), ("mean", "product"), ("weighted", "difference"), ("row", "weighted", "mean")]
+
+
+@pytest.mark.parametrize(("stored", "hidden", "dtype"), in_turn(STORED, [96, 1024], NARROW))
 def test_a_norm_that_stores_intermediates_of_its_gradient_in_16_bits_is_right(stored, hidden, dtype):
     assert v9(norm(stored=stored), "layer_norm", dtype, rows=6, hidden=hidden).status == "PASS"
 
@@ -162,9 +165,9 @@ OPERATORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize(("op", "name", "axes"), OPERATORS)
-def test_a_factor_below_half_a_roundoff_is_seen_in_any_operators_gradient(op, name, axes, dtype):
+@pytest.mark.parametrize(("operator", "dtype"), in_turn(OPERATORS, NARROW))
+def test_a_factor_below_half_a_roundoff_is_seen_in_any_operators_gradient(operator, dtype):
+    op, name, axes = operator
     half = {"bf16": 2.0**-9, "fp16": 2.0**-12}[dtype]
     found = v9(scaled(op, name, 1 + half), op, dtype, **axes)
     assert found.status == "NUMERIC_FAIL"
@@ -172,8 +175,8 @@ def test_a_factor_below_half_a_roundoff_is_seen_in_any_operators_gradient(op, na
     assert v9(scaled(op, name, 1.0), op, dtype, **axes).status == "PASS"
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize(("op", "name", "axes"), [*OPERATORS, ("layer_norm", "input", WIDE)])
-def test_pytorchs_own_gradients_are_off_by_luck_alone(op, name, axes, dtype):
+@pytest.mark.parametrize(("operator", "dtype"), in_turn([*OPERATORS, ("layer_norm", "input", WIDE)], NARROW))
+def test_pytorchs_own_gradients_are_off_by_luck_alone(operator, dtype):
+    op, _, axes = operator
     case = nearpeak.case(op, dtype=dtype, **axes)
     assert max(map(_apart, _errors(case, pytorch(case), 1, 48).values()), default=0.0) < DOUBTFUL + 1

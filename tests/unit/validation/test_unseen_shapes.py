@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.sampling import long
 
 import nearpeak
 from nearpeak.errors import SpecError
@@ -68,7 +69,7 @@ KILLED = [
     ("histogram", {"elements": 5, "bins": 64, "dtype": "int64"}, "columns swapped y"),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 9, "dtype": "bf16"}, "wrong group or row x[0]"),
     ("linalg", {"batch": 2, "n": 80, "right": 17, "function": "lu_solve", "dtype": "fp32"}, "bits lost y"),
-    ("linalg", {"batch": 2, "n": 80, "function": "determinant", "dtype": "fp64"}, "one element wrong y"),
+    long("linalg", {"batch": 2, "n": 80, "function": "determinant", "dtype": "fp64"}, "one element wrong y"),
     ("elementwise", {"elements": 6, "a": 1, "b": 6, "function": "heaviside", "dtype": "bf16"},
      "last slice dropped b[0]"),
     ("elementwise", {"elements": 200, "a": 200, "b": 200, "function": "heaviside", "dtype": "fp32"}, "bits lost y"),
@@ -96,7 +97,7 @@ KILLED = [
      "last slice dropped table[0]"),
     ("scatter", {"rows": 24, "width": 17, "table_rows": 3, "scalar": True, "dtype": "fp64"},
      "last slice dropped table[0]"),
-    ("varlen_attention", {"tokens": 31, "heads": 1, "dim": 4, "sequences": 257, "causal": True, "dtype": "fp16"},
+    long("varlen_attention", {"tokens": 31, "heads": 1, "dim": 4, "sequences": 257, "causal": True, "dtype": "fp16"},
      "wrong group or row offsets[0]"),
     ("optimizer", {"parameters": 1, "rule": "adadelta", "dtype": "fp16"}, "epsilon inside the root"),
 ]  # fmt: skip
@@ -113,18 +114,18 @@ def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
 
 
 RIGHT = [
-    ("selective_scan", {"batch": 2, "tokens": 257, "channels": 3, "state": 4, "dtype": "fp16"}),
+    long("selective_scan", {"batch": 2, "tokens": 257, "channels": 3, "state": 4, "dtype": "fp16"}),
     ("vector_search", {"queries": 48, "vectors": 128, "dim": 4, "k": 3, "lists": 127, "probes": 17, "dtype": "fp64"}),
     ("scaled_gemm", {"m": 9, "n": 32, "k": 2, "dtype": "int8_weight_only", "out_dtype": "bf16"}),
     ("segment_reduce", {"rows": 9, "segments": 12, "width": 3, "dtype": "bf16"}),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 3, "function": "max", "dtype": "fp32"}),
-    ("ctc_loss", {"batch": 2, "time": 80, "classes": 16, "labels": 1, "dtype": "fp32"}),
+    long("ctc_loss", {"batch": 2, "time": 80, "classes": 16, "labels": 1, "dtype": "fp32"}),
     ("ctc_loss", {"batch": 32, "time": 2, "classes": 5, "labels": 2, "dtype": "fp32"}),
-    ("pq_search", {"queries": 5, "vectors": 127, "dim": 48, "parts": 8, "k": 31, "dtype": "fp16"}),
+    long("pq_search", {"queries": 5, "vectors": 127, "dim": 48, "parts": 8, "k": 31, "dtype": "fp16"}),
     ("vector_search", {"queries": 7, "vectors": 65, "dim": 33, "k": 64, "lists": 2, "probes": 2, "dtype": "fp64"}),
     ("vector_search", {"queries": 4, "vectors": 40, "dim": 5, "k": 9, "dtype": "bf16", "metric": "cosine"}),
     ("vector_search", {"queries": 3, "vectors": 20, "dim": 1, "k": 8, "dtype": "fp32", "metric": "cosine"}),
-    ("vector_search", {"queries": 2, "vectors": 257, "dim": 1, "k": 4, "dtype": "fp16", "metric": "cosine"}),
+    long("vector_search", {"queries": 2, "vectors": 257, "dim": 1, "k": 4, "dtype": "fp16", "metric": "cosine"}),
     ("wkv", {"batch": 40, "tokens": 1, "channels": 64, "dtype": "fp16"}),
     ("kthvalue", {"rows": 3, "columns": 7, "k": 2, "dtype": "fp32"}),
     ("weight_norm", {"rows": 127, "columns": 1, "dtype": "fp32"}),
@@ -132,12 +133,12 @@ RIGHT = [
                         "ended": True, "dtype": "fp16"}),
     ("conv_transpose", {"batch": 1, "in_channels": 2, "out_channels": 127, "w": 6, "kw": 3, "sw": 3, "pw": 5, "dw": 5,
                         "pw_end": 0, "ow": 128, "bias": True, "dtype": "bf16"}),
-    ("recurrent", {"batch": 2, "steps": 48, "features": 3, "hidden": 4, "cell": "gru", "dtype": "bf16"}),
-    ("recurrent", {"batch": 2, "steps": 32, "features": 3, "hidden": 17, "cell": "gru", "dtype": "bf16"}),
+    long("recurrent", {"batch": 2, "steps": 48, "features": 3, "hidden": 4, "cell": "gru", "dtype": "bf16"}),
+    long("recurrent", {"batch": 2, "steps": 32, "features": 3, "hidden": 17, "cell": "gru", "dtype": "bf16"}),
     ("histogram", {"elements": 127, "bins": 65, "dtype": "fp32"}),
     ("histogram", {"elements": 20, "bins": 200, "dtype": "fp64"}),
-    ("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
-                           "dtype": "fp16"}),
+    long("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
+                               "dtype": "fp16"}),
     ("conv_transpose", {"batch": 1, "in_channels": 6, "out_channels": 5, "w": 16, "kw": 7, "h": 16, "kh": 7,
                         "dtype": "fp16"}),
     ("elementwise", {"function": "nextafter", "elements": 257, "dtype": "fp64"}),

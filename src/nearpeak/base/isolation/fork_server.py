@@ -36,7 +36,7 @@ def serve(preload: Sequence[str]) -> None:
     adopt_orphans()
     sys.path[:], _ = receive(connection)
     for module in preload:
-        _load(module)
+        load(module)
     gc.collect()
     gc.freeze()
     own = frozenset(process.pid for process in descendants(os.getpid()))
@@ -61,7 +61,7 @@ def _gather_pages() -> None:
         return
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    with open("/proc/self/maps") as file:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         regions = [_ANONYMOUS.match(line) for line in file]
     for region in filter(None, regions):
         start, stop = (int(end, 16) for end in region.groups())
@@ -70,7 +70,7 @@ def _gather_pages() -> None:
             libc.madvise(start, stop - start, _COLLAPSE)
 
 
-def _load(preload: str) -> None:
+def load(preload: str) -> None:
     """Import a module if it is there, and call the function after the colon, if any."""
     module, _, function = preload.partition(":")
     try:

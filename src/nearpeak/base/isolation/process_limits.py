@@ -21,7 +21,7 @@ def limit(memory_bytes: int | None) -> None:
     _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if memory_bytes is None:
         return
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="ascii") as file:
         present = int(file.read().split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = present + memory_bytes if hard == resource.RLIM_INFINITY else min(present + memory_bytes, hard)

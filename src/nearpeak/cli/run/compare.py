@@ -50,10 +50,10 @@ def compare(
 ) -> None:
     """Judge whether B is faster than A, slower, or the same within the tolerance.
 
-    Both run as fresh processes that take turns on the device, five to twenty pairs of them. Exit code 10 when B is
-    slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 1 when one of the two cannot
-    run the case, 0 otherwise. After the second pair it is known how many pairs the budget is enough for, and so what
-    change it can show; this is told on stderr. With fewer than five pairs there is no verdict.
+    Both run as processes that take turns on the device, five to forty pairs of them, forked from servers that start
+    once. Exit code 10 when B is slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 1
+    when one of the two cannot run the case, 0 otherwise. After the second pair it is known how many pairs the budget is
+    enough for, and so what change it can show; this is told on stderr. With fewer than five pairs there is no verdict.
     """
     from nearpeak.api import measured_analysis
     from nearpeak.measurement.timing.interleaved_rounds import Arm

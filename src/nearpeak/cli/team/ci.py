@@ -51,9 +51,10 @@ def ci(
 ) -> None:
     """Measure a commit in a job of GitHub Actions or GitLab CI, judge it, comment on the review, and keep the history.
 
-    The store of the default branch lies on a branch of its own; only a push to the default branch renews it, and a job
-    that comes second reads it again first. A fork's job may not write: it is judged alike, and its report stays in the
-    job's summary. Exit codes are those of 'nearpeak gate'; a first run, without any history, passes.
+    The store of the default branch lies on a branch of its own; only runs on the default branch renew it, after the
+    verdict, and a job that comes second reads it again first. A fork's job may not write: it is judged alike, and its
+    report stays in the job's summary. Exit codes are those of 'nearpeak gate'; a first run, without any history,
+    passes.
     """
     from nearpeak.gate.history_branch import FILE, fetch_history
     from nearpeak.gate.pipeline_event import pipeline_event
@@ -71,13 +72,13 @@ def ci(
                          "--out", str(results), "--store", str(store), *_kept(event))  # fmt: skip
     if not results.exists():
         raise typer.Exit(measured or 3)
-    if event.keeps_history:
-        _publish(event, place, results, commit)
     judged = _judged(event, place, policy)
     if not commit and judged == 11:
         sys.stdout.write(f"nothing to compare with yet: {event.main} has no history before this run\n")
         judged = 0
     _told(event, place)
+    if event.keeps_history:  # last, so that a branch which cannot be written costs neither verdict nor report
+        _publish(event, place, results, commit)
     raise typer.Exit(next((code for code in _WORST if code in (measured, judged)), measured or judged))
 
 

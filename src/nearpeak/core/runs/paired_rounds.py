@@ -9,7 +9,7 @@ IMPROVEMENT, INVARIANT, REGRESSION, INCONCLUSIVE = "improvement", "invariant", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One pair of fresh processes that took turns."""
+    """One pair of processes of their own that took turns."""
 
     four_log_ratio: tuple[float, ...]
     """Of each four turns A B B A or B A A B: mean logarithm of the candidate's times minus that of the baseline's."""

@@ -91,6 +91,7 @@ def load_text(text: str, where: str) -> Workload:
 def _workload(data: dict[str, Any], where: str) -> Workload:
     cases: tuple[Case, ...] = _FORMS.value(data.get("cases"), tuple[Case, ...], f"{where}.cases")
     forms: tuple[CallLayout, ...] = _FORMS.value(data.get("forms", []), tuple[CallLayout, ...], f"{where}.forms")
+    cases, forms = _shared(cases, data["cases"]), _shared(forms, data.get("forms", []))
     codec = Codec(types={**_TYPES, Case: _numbered(cases), CallLayout: _numbered(forms)}, shapes=_SHAPES)
     if isinstance(data.get("calls"), list):
         data["calls"] = list(map(_call_fields, data["calls"]))
@@ -148,6 +149,12 @@ def _check_pattern(pattern: Pattern) -> None:
         is_whole = False
     if not is_whole:
         raise SpecError(f"a pattern of {pattern.shape} does not hold one bit for each element")
+
+
+def _shared(values: Sequence[Any], records: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values, one object for equal records: calls are counted by the identity of their cases."""
+    first: dict[str, Any] = {}
+    return tuple(first.setdefault(canonical_json(one), value) for value, one in zip(values, records, strict=True))
 
 
 def _numbered(values: Sequence[Any]) -> Converter:

@@ -15,6 +15,7 @@ from nearpeak.frontends.huggingface.published_quantisation import note_on
 _NOT_DIMENSIONS = ("model_type", "transformers_version", "auto_map", "attn_implementation", "_attn_implementation")
 _KEYS = {
     "title", "model_type", "class", "training_class", "source", "parameters_count", "dtype", "config", "inputs",
+    "aliases",
 }  # fmt: skip
 
 
@@ -42,6 +43,8 @@ class Published:
     """Dimensions by their names in transformers."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """Usual input sizes."""
+    aliases: tuple[str, ...] = ()
+    """Names of models of the same dimensions."""
     notes: tuple[str, ...] = ()
     """Notes on omissions."""
 
@@ -70,6 +73,7 @@ def _load(name: str) -> Published:
         name=name, title=data["title"], model_type=data["model_type"], class_names=(data["class"],),
         training_class=data.get("training_class", ""), source=data["source"], dtype=data["dtype"],
         parameters_count=data["parameters_count"], config=data["config"], inputs=data.get("inputs", {}),
+        aliases=tuple(data.get("aliases", ())),
     )  # fmt: skip
 
 
@@ -96,6 +100,9 @@ def published(name_or_config: str | Path) -> Published:
     name = str(name_or_config).lower()
     if name in MODELS:
         return MODELS[name]
+    for other in MODELS.names():
+        if name in MODELS[other].aliases:
+            return MODELS[other]
     raise _unknown(str(name_or_config))
 
 

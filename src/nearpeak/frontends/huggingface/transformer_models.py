@@ -137,7 +137,7 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def _names() -> Mapping[str, str]:
     """Return the known names by key, aliases among them."""
-    names = {_key(name): name for name in MODELS.names()}
+    names = {_key(alias): name for name in MODELS.names() for alias in (*MODELS[name].aliases, name)}
     for name, row in _rows().items():
         names |= {_key(alias): name for alias in (*row.get("aliases", ()), name)}
     return names

@@ -29,12 +29,23 @@ def _as_stored(x: Any) -> Any:
     return torch.empty_like(x)
 
 
+def _linear(x: Any, packed: Any, _scale: float, _zero_point: int) -> Any:
+    """Return the result of a statically quantised linear layer, whose packed weight alone knows its width."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        weight, _ = packed.unpack()
+    return torch.empty((*x.shape[:-1], weight.shape[0]), dtype=torch.uint8)
+
+
 QUANTISED: Mapping[str, Callable[..., Any]] = {
     "aten.quantize_per_tensor.default": lambda x, _scale, _zero_point, dtype: _quantised(x, dtype),
     "aten.quantize_per_tensor.tensor_qparams": lambda x, _scale, _zero_point, dtype: _quantised(x, dtype),
     "aten.quantize_per_channel.default": lambda x, _scales, _zero_points, _axis, dtype: _quantised(x, dtype),
     "aten.quantize_per_tensor_dynamic.default": lambda x, dtype, _reduce_range: _quantised(x, dtype),
     "aten.dequantize.self": _restored, "aten.int_repr.default": _as_stored,
+    "quantized.linear.default": _linear, "quantized.linear_relu.default": _linear,
 }  # fmt: skip
 """Results of quantisation by overload."""
 

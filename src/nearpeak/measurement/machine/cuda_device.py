@@ -293,7 +293,7 @@ def _driver_answer(fields: tuple[str, ...], device: str) -> list[str] | None:
         return [""] * len(fields)
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={device}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return [""] * len(fields)
     lines = done.stdout.strip().splitlines()

@@ -103,7 +103,7 @@ class _Program:
         self.name = shlex.join(words)[:100]
         try:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", errors="replace"
             )
         except OSError as error:
             raise SpecError(f"process: {words[0]}: {error.strerror}") from None

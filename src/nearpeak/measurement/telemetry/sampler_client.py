@@ -90,10 +90,12 @@ class Sampler:
         raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
 
     def _started(self, root: str) -> "subprocess.Popen[str]":
-        with tempfile.TemporaryFile("w+", errors="replace") as errors_file:  # an unread pipe would fill and block
+        # A pipe that nobody reads would fill and block.
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors_file:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "nearpeak.measurement.telemetry.sampler_process"], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=errors_file, text=True, pass_fds=(self._file,), start_new_session=True,
+                stdout=subprocess.PIPE, stderr=errors_file, encoding="utf-8", pass_fds=(self._file,),
+                start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )  # fmt: skip
             if self._asked(process, root):

@@ -5,49 +5,31 @@ import dataclasses
 import json
 import math
 import os
-import random
 import select
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import cycle
 from typing import Any
 
 from nearpeak.base.isolation.process_tree import descendants, end_started, marked_environment, new_mark
-from nearpeak.case_tensors.fresh_values import Varied
-from nearpeak.core.runs.estimate import quantile
-from nearpeak.core.runs.measurement import Environment, Measurement, Timing
+from nearpeak.core.runs.measurement import Environment, Timing
 from nearpeak.core.runs.paired_rounds import Round
-from nearpeak.core.runs.runner_protocols import Prepared, Reading, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, SpecError, error_type
-from nearpeak.exchange.measurement_lines import environment_of, environment_record
-from nearpeak.measurement.isolated_measurement import lock_of, memory_bytes, process_variables
-from nearpeak.measurement.large_cases.sampled_check import judged_again
-from nearpeak.measurement.outcomes import is_wrong
-from nearpeak.measurement.runners import RUNNERS, runner_of
-from nearpeak.measurement.timed_runner import Inputs, TimedRunner
-from nearpeak.measurement.timing.sampler import Change, batch_of, caching_suspicion, changing, no_time, without_result
-from nearpeak.measurement.validation_gate import reason_unchecked
+from nearpeak.exchange.measurement_lines import environment_of
+from nearpeak.measurement.isolated_measurement import memory_bytes, process_variables
+from nearpeak.measurement.runners import RUNNERS, abilities_of
+from nearpeak.measurement.timing.turn_server import END, MARK
 
-TURN_S = 0.005
-"""Length of a turn: shorter than the machine's load stays constant, longer than a change of turns takes."""
 ROUND_S = 0.35
 """Length of a round of short calls."""
 LEAST_FOURS = 6
 """Least groups of four turns in a round, however long the calls are."""
-LEAST_COUNT = 3
-"""Least samples of a turn."""
-JUDGED_TURNS = 6
-"""First turns of a process, of which a random one has its outputs validated."""
 END_S = 3.0
 """Time after which a process that does not end is killed; users' programs get two seconds of it."""
-MARK = '{"nearpeak_turn":1,'
-"""Beginning of each answer, which distinguishes it from other output of a case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +54,10 @@ class Unready(Exception):  # noqa: N818  # an answer, not an error
 def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tuple[Round, "Side", "Side"]]:
     """Yield rounds without end, each by a new pair of processes; the first pair validates its results.
 
+    Two servers start once, with the packages of both arms loaded, and fork the processes of each round. Where both arms
+    are of one interpreter, the servers change arms from round to round: what one of them has of its own, such as where
+    its code lies, is on either side as often.
+
     Raises:
         Unready: one of the two processes cannot run the case.
     """
@@ -79,19 +65,34 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
         made = RUNNERS[arm.runner.partition(":")[0]]
         if not hasattr(made, "prepare"):
             raise SpecError(f"compare: runner {arm.runner} only says times; a comparison needs something that runs")
-    number = 0
-    while True:
-        with contextlib.ExitStack() as both:
-            sides = [both.enter_context(_side(case, arm, timing, holds=not index)) for index, arm in enumerate(arms)]
+    number, preload = 0, _preloads(arms, timing)
+    with contextlib.ExitStack() as both:
+        servers = [both.enter_context(_server(arm.python, preload, timing)) for arm in arms]
+        changes = arms[0].python == arms[1].python
+        while True:
+            sides = servers[::-1] if changes and number % 2 else servers
+            for index, (side, arm) in enumerate(zip(sides, arms, strict=True)):
+                side.ask(case, arm, timing, holds=not index)
             for side in sides:
                 side.begin()
             if timing.thread_count == 1:
                 _share_core(
                     [side.pid for side in sides], number + os.getpid()
                 )  # concurrent comparisons use different cores
-            yield _round(sides[0], sides[1], number), sides[0], sides[1]
-        timing = dataclasses.replace(timing, validate=False)
-        number += 1
+            round_ = _round(sides[0], sides[1], number)
+            for side in sides:
+                side.end_round()
+            yield round_, sides[0], sides[1]
+            timing = dataclasses.replace(timing, validate=False)
+            number += 1
+
+
+def _preloads(arms: tuple[Arm, Arm], timing: Timing) -> tuple[str, ...]:
+    """Return what both servers load at once; what a user's function imports is known after the first round only."""
+    needed = [
+        name for arm in arms if not abilities_of(arm.runner).argument for name in abilities_of(arm.runner).preload
+    ]
+    return tuple(dict.fromkeys((*needed, *(("torch",) if timing.validate else ()))))
 
 
 def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
@@ -137,13 +138,26 @@ def log_ratio(order: tuple[int, ...], times_s: list[float]) -> float:
 
 
 class Side:
-    """One of the two processes."""
+    """One of the two servers, and the process that it has forked for the present round."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", arm: Arm, timing: Timing) -> None:
-        """Keep the process, which has received its case."""
-        self._process, self._arm, self._timing = process, arm, timing
-        self._pipe, self._read = process.stdout.fileno() if process.stdout else -1, b""
+    def __init__(self, process: "subprocess.Popen[bytes]", timing: Timing) -> None:
+        """Keep the server."""
+        self._process, self._timing = process, timing
+        self._pipe, self._read, self._runner = process.stdout.fileno() if process.stdout else -1, b"", ""
         self.clock, self.environment, self.pid = "", Environment(device=""), process.pid
+
+    def ask(self, case: Case, arm: Arm, timing: Timing, *, holds: bool) -> None:
+        """Send the case of the next round.
+
+        Args:
+            holds: whether the process locks the device while the two take turns.
+        """
+        self._runner = arm.runner
+        request = {
+            "case": case.record(), "runner": arm.runner, "timing": dataclasses.asdict(timing),
+            "memory_bytes": memory_bytes(arm.runner, timing), "holds": holds,
+        }  # fmt: skip
+        self.write(json.dumps(request))
 
     def begin(self) -> None:
         """Wait until the case is ready.
@@ -154,20 +168,22 @@ class Side:
         answer = self._answer()
         if "error" in answer:
             raise error_type(answer["error"], MeasureError)(answer["message"])
-        if "outcome" in answer:
-            raise Unready(answer["outcome"], f"{self._arm.runner}: {answer['note']}")
         self.clock, self.environment = answer["clock"], environment_of(answer["environment"])
+        self.pid = answer["pid"]
 
     def turn_s(self) -> float:
         """Return the time of one call in a turn: the first quartile, as interference only ever adds."""
-        self._write('{"turn": 1}')
-        answer = self._answer()
-        if "outcome" in answer:
-            raise Unready(answer["outcome"], f"{self._arm.runner}: {answer['note']}")
-        return float(answer["time_s"])
+        self.write('{"turn": 1}')
+        return float(self._answer()["time_s"])
+
+    def end_round(self) -> None:
+        """End the process of this round, and wait until it has put everything away."""
+        self.write(END)
+        while "ended" not in self._said():
+            pass
 
     def end(self) -> None:
-        """End the process: it may clean up, and is killed when that takes too long."""
+        """End the server: its process may clean up, and is killed when that takes too long."""
         assert self._process.stdin is not None  # both are pipes
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
@@ -179,12 +195,26 @@ class Side:
             self._process.wait()
         self._process.stdout.close()
 
-    def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # a process that has ended gives no answer either
+    def write(self, line: str) -> None:
+        """Send a line; a process that has ended takes none, and gives no answer either."""
+        with contextlib.suppress(OSError):
             self._process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]  # it is a pipe
             self._process.stdin.flush()  # type: ignore[union-attr]
 
     def _answer(self) -> Mapping[str, Any]:
+        """Return the answer of the process of this round.
+
+        Raises:
+            Unready: it cannot run the case, or has ended.
+        """
+        answer = self._said()
+        if "outcome" in answer:
+            raise Unready(answer["outcome"], f"{self._runner}: {answer['note']}")
+        if "ended" in answer:
+            raise Unready("crash", f"{self._runner}: its process ended with exit code {answer['ended']}")
+        return answer
+
+    def _said(self) -> Mapping[str, Any]:
         deadline_s = time.monotonic() + self._timing.limit_s
         while True:
             line, mark, rest = self._read.partition(b"\n")
@@ -195,121 +225,26 @@ class Side:
                     return answer
                 continue
             if not select.select([self._pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
-                raise Unready("timeout", f"{self._arm.runner}: it did not answer within {self._timing.limit_s:g} s")
+                raise Unready("timeout", f"{self._runner}: it did not answer within {self._timing.limit_s:g} s")
             part = os.read(self._pipe, 1 << 16)
             if not part:
-                raise Unready("crash", f"{self._arm.runner}: its process ended with exit code {self._process.wait()}")
+                raise Unready("crash", f"{self._runner}: its process ended with exit code {self._process.wait()}")
             self._read += part
 
 
 @contextlib.contextmanager
-def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side]:
-    """Start the process of one arm and send it its case.
-
-    Args:
-        holds: whether it locks the device while the two take turns.
-    """
-    request = {
-        "case": case.record(), "runner": arm.runner, "timing": dataclasses.asdict(timing), "turns": True,
-        "memory_bytes": memory_bytes(arm.runner, timing), "holds": holds,
-    }  # fmt: skip
+def _server(python: str, preload: tuple[str, ...], timing: Timing) -> Iterator[Side]:
+    """Start a server that loads `preload` before it forks."""
     mark = new_mark()
     process = subprocess.Popen(
-        [arm.python, "-P", "-m", "nearpeak.measurement.measurement_process"], stdin=subprocess.PIPE,
+        [python, "-P", "-m", "nearpeak.measurement.measurement_process"], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, env=marked_environment(process_variables(timing.thread_count), mark),
     )  # fmt: skip
-    side = Side(process, arm, timing)
+    side = Side(process, timing)
     try:
-        side._write(json.dumps(request))
+        side.write(json.dumps({"preload": preload}))
         yield side
     finally:
         side.end()
         end_started(process, mark)
-
-
-def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None:
-    """Prepare `case`, report that it is ready, and take a turn for each line on standard input."""
-    timed_runner = runner_of(runner, timing, "fresh")
-    assert isinstance(timed_runner, TimedRunner)  # other runners are refused before the process starts
-
-    def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
-        row = timed_runner.row(case, prepared, timer, record)
-        why = reason_unchecked(case, timed_runner.backend) if timing.validate and record is None else ""
-
-        def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
-            again, _ = judged_again(record, case, prepared, seen, inputs[seen[0]], runner=runner, why=why)
-            return f"{again.status}: {again.reason}" if again is not None and is_wrong(again) else ""
-
-        judges = verdict if record is not None or why else None
-        varied = Varied(case, prepared, inputs)
-        change = changing(prepared, varied) if varied.changes else None
-        _turns(prepared, timer, timing, row.environment or Environment(device=""), (judges, change))
-        return row
-
-    row = timed_runner.with_ready(case, use, lock_of if holds else None)
-    if row.method is None:
-        say({"outcome": row.outcome.value, "note": row.note})
-
-
-Verdict = Callable[[tuple[int, Mapping[str, Any]]], str]
-How = tuple[Verdict | None, Change | None]
-"""Function that validates a turn's outputs, and function that changes inputs before they are timed."""
-
-
-def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, how: How) -> None:
-    """Take turns; the outputs of a random early one are validated."""
-    verdict, change = how
-    runs, judged_turn = cycle(prepared.runs), random.SystemRandom().randrange(JUDGED_TURNS)
-    for _ in range(2 * len(prepared.runs)):
-        timer.read(next(runs), 1)
-    call_count = batch_of(timer, runs, timing)
-    repeated = caching_suspicion(timer, runs, call_count, change) if change is not None else ""
-    clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
-    say({"clock": clock, "environment": environment_record(environment)})
-    for turn, _ in enumerate(sys.stdin):
-        timer.read(next(runs), call_count)  # refills the caches that the other process has used
-        readings, seen = _turn(runs, prepared, timer, timing, call_count, change)
-        why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
-        times_s = sorted((reading.cpu_s if clock == "cpu" else reading.time_s) / call_count for reading in readings)
-        none = repeated or no_time([reading.time_s / call_count for reading in readings], call_count, timer)
-        time_s = quantile(times_s, 0.25)
-        if time_s <= 0:
-            none = none or "a quarter of the samples took no time by the CPU's clock"
-        if why or none:
-            say({"outcome": "incorrect" if why else "suspect_fast", "note": why or none})
-        else:
-            say({"time_s": time_s})
-
-
-def _turn(
-    runs: Iterator[Callable[[], object]],
-    prepared: Prepared,
-    timer: Timer,
-    timing: Timing,
-    call_count: int,
-    change: Change | None,
-) -> tuple[list[Reading], Callable[[], tuple[int, Mapping[str, Any]]]]:
-    """Return the readings of one turn, and a function for number of inputs and outputs of the last one."""
-    readings: list[Reading] = []
-    end_s = time.monotonic() + TURN_S
-    while True:
-        run = next(runs)
-        if change is not None:
-            change(run)
-        if timing.cache == "cold":
-            timer.flush()
-        reading = timer.read(run, call_count)
-        readings.append(without_result(reading))
-        if len(readings) >= LEAST_COUNT and time.monotonic() >= end_s:
-            return readings, partial(_seen, prepared, run, reading.result)
-
-
-def _seen(prepared: Prepared, run: Callable[[], object], result: Any) -> tuple[int, Mapping[str, Any]]:
-    return prepared.runs.index(run), prepared.outputs(result)
-
-
-def say(answer: Mapping[str, Any]) -> None:
-    """Write one answer as a line of its own."""
-    sys.stdout.write("\n" + MARK + json.dumps(answer)[1:] + "\n")
-    sys.stdout.flush()

@@ -63,7 +63,8 @@ def change_mode(mode: str) -> None:
     tool = shutil.which("nvpmodel")
     if tool is None:
         raise MeasureError(f"train-bench: mode {mode}: nvpmodel is not here, which sets it")
-    done = subprocess.run([tool, "-m", str(modes[mode])], capture_output=True, text=True, input="no\n", check=False)
+    words = [tool, "-m", str(modes[mode])]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", input="no\n", check=False)
     if done.returncode or present_mode() != mode:
         last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it said nothing"]
         raise MeasureError(f"train-bench: mode {mode} was not set: {last[0]}; some modes need a restart of the board")

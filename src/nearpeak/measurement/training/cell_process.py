@@ -32,7 +32,14 @@ def executed_apart(data: Path, limit_s: float = LIMIT_S) -> Execute:
         variables = {**os.environ, **thread_variables(cell.thread_count), "PYTHONPATH": path}
         try:
             done = subprocess.run(
-                words, input=request, capture_output=True, text=True, env=variables, timeout=limit_s, check=False
+                words,
+                input=request,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                env=variables,
+                timeout=limit_s,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise MeasureError(f"{cell.label}: did not end within {limit_s:g} s") from None

@@ -51,7 +51,8 @@ def write_traces(
         paths.append(folder / f"{name}.{rank}.et")
         paths[-1].write_bytes(trace_bytes(rank_nodes(plan, place.get("pp", 0), rank_at, group_of)))
     paths.append(folder / f"{name}.json")
-    paths[-1].write_text(json.dumps({number: list(ranks) for (_, ranks), number in groups.items()}, indent=1) + "\n")
+    members = {number: list(ranks) for (_, ranks), number in groups.items()}
+    paths[-1].write_text(json.dumps(members, indent=1) + "\n", encoding="utf-8")
     return tuple(paths)
 
 

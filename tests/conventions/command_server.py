@@ -1,0 +1,61 @@
+"""Runs commands of nearpeak on a terminal, each in a fork of one process that has imported what most of them need."""
+
+import importlib
+import json
+import os
+import sys
+
+PRELOADED = ("torch", "numba")
+"""Packages whose import takes longer than most commands."""
+
+
+def serve():
+    """Answer each request, a line of JSON with words, folder, variables and terminal, with the exit code."""
+    from nearpeak.base import isolation
+    from nearpeak.cli import application
+    from nearpeak.frontends.child_capture import PRELOAD, WITH_TRANSFORMERS, run_isolated
+
+    application()
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for preload in (PRELOAD, WITH_TRANSFORMERS):  # commands share the servers that capture for them, as calls do
+        run_isolated("platform:node", {}, "", preload=preload)
+    for server in isolation._SERVERS.values():
+        server._process.poll = lambda: None  # to a fork it is no child, and would seem to have ended
+    print("ready", flush=True)
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            _run(**json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _run(words, folder, variables, terminal):
+    """Run one command as `python -m nearpeak` does, with the terminal as its three files."""
+    code = 70
+    try:
+        os.setsid()
+        place = os.open(terminal, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(place, number)
+        os.environ.clear()
+        os.environ.update(variables)
+        os.chdir(folder)
+        sys.argv, sys.orig_argv = ["nearpeak", *words], [sys.executable, "-m", "nearpeak", *words]
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", 1, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        from nearpeak.__main__ import main
+
+        main()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

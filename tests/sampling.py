@@ -1,0 +1,31 @@
+"""Fixed samples of long parametrisations: `make test` runs the sample, `make bench` the whole."""
+
+import itertools
+
+import pytest
+
+
+def long(*values):
+    """A parameter set, or one value, that the sweep of `make bench` alone runs."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+def in_turn(first, *others):
+    """All combinations of some axes; those are no `long` ones in which each value of the longest, `first`, occurs once.
+
+    The values of the others take turns, so that each of them and each pair of them occurs where `first` is long enough.
+
+    >>> [tuple(one.values) for one in in_turn("abcd", "xy", "12") if not one.marks]
+    [('a', 'x', '1'), ('b', 'y', '1'), ('c', 'x', '2'), ('d', 'y', '2')]
+    """
+    kept = set()
+    for turn in range(len(first)):
+        places, rest = [turn], turn
+        for axis in others:
+            places.append(rest % len(axis))
+            rest //= len(axis)
+        kept.add(tuple(places))
+    axes = [list(enumerate(axis)) for axis in (first, *others)]
+    for combination in itertools.product(*axes):
+        values = [value for _, value in combination]
+        yield pytest.param(*values) if tuple(place for place, _ in combination) in kept else long(*values)
