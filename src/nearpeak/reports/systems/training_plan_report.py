@@ -204,8 +204,8 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
     heads = ("~`plan|plan (--parallel)", f"#{item} per s", "memory", f"#usd|$ per M {item}")
     shown = len(heads) - (planned.usd_per_million_tokens is None)
     yield Table(
-        columns=columns(*heads[:shown]), rows=[row[:shown] for row in rows], name="frontier", caption="Plans that no other beats", brief_count=6,
-        rest="… and more with --json",
+        columns=columns(*heads[:shown]), rows=[row[:shown] for row in rows], name="frontier",
+        caption="Plans that no other beats", brief_count=6, rest="… and more with --json",
     )  # fmt: skip
     refused = ", ".join(f"{reason} {count:,}" for reason, count in search.refused.items())
     yield Text(

@@ -104,7 +104,8 @@ def test_a_plan_of_modes_has_the_time_on_one_accelerator():
 def test_a_plan_without_a_time_on_an_accelerator_keeps_its_modes_and_says_why():
     step = step_of(case("conv", batch=1, in_channels=64, out_channels=64, h=32, w=32, kh=1, kw=1, dtype="bf16"))
     planned = with_accelerators(plan_edge(step, BOARD, PowerScope.WALL), step)
-    assert planned.dla_count == 0 and all(row.dla_s is None for row in planned.rows)
+    assert planned.dla_count == 0
+    assert all(row.dla_s is None for row in planned.rows)
     assert "No time on a DLA: " in str(report.document_of(planned).blocks)
     assert "products in bf16" in planned.record()["dla_refusal"]
 
