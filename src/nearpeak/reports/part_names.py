@@ -7,7 +7,7 @@ PART_WORDS: Mapping[str, str] = {
     "append": "new keys and values are read once more, to be put into the cache",
     "bound": "what is missing from the time that nothing can beat",
     "ceiling": "products, exponentials and loads of keys beyond products at full rate",
-    "clock": "the clock that long sustained products lose",
+    "clock": "a clock below the documented one, the power limit aside",
     "combine": "results of parts of the cache of keys are added up",
     "copy": "bytes over the link to the host, at its full rate",
     "copy_ceiling": "the share of that rate which copies do not reach",

@@ -116,6 +116,23 @@ def test_the_search_times_what_bounds_leave_open_and_returns_the_fastest(step):
     assert all(edit.plan.rank_count == 4 for edit in planned.edits)
 
 
+def test_tiles_are_set_beside_replicas_of_as_many_images(step):
+    planned = plan_captured(step, cluster_of("4xh100_sxm"), "spatial=2x1,dp=2")
+    assert "--batch 2 --parallel dp=4" in str(document_of(planned).blocks)
+    assert "Compare with replicas" not in str(document_of(plan_captured(step, cluster_of("4xh100_sxm"), "dp=4")).blocks)
+
+
+def test_a_search_without_a_price_has_no_column_of_prices_and_no_change_of_nothing(step):
+    def table(planned, name):
+        return next((block for block in document_of(planned).blocks if getattr(block, "name", "") == name), None)
+
+    free, priced = (plan_captured(step, cluster_of("2xh100_sxm"), "", usd_per_device_hour=usd) for usd in (None, 2.5))
+    assert len(table(priced, "frontier").columns) == len(table(free, "frontier").columns) + 1
+    small = replace(free, edits=tuple(replace(edit, gain_ratio=4e-4) for edit in free.edits))
+    assert free.edits
+    assert table(small, "changes") is None
+
+
 def test_tf32_runs_products_of_fp32_on_matrix_units(step):
     plain, rounded = (plan_captured(step, cluster_of("h100_sxm"), "dp=1", precision=p) for p in ("", "tf32"))
     assert rounded.plan.precision == "tf32"
@@ -139,6 +156,7 @@ def test_tf32_runs_products_of_fp32_on_matrix_units(step):
         ("spatial=8", {}, "along the height, tile 7 of 8 reads beyond its direct neighbours"),
         ("branches=2", {}, "at most 1 run beside each other; its graph is a chain"),
         ("branches=2,pp=2", {}, "branches=2 is planned with dp alone"),
+        ("spatial=3x3,dp=2", {}, "9 tiles of a replica do not divide 8 devices"),
         ("recompute=full", {}, "recompute is planned for"),
         ("compiled", {}, "compiled is planned for"),
         ("framework=megatron-lm", {}, "framework=megatron-lm with sharding=none is not planned"),

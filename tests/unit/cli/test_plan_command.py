@@ -36,6 +36,12 @@ def test_the_parts_of_a_step_add_up_and_lie_inside_its_interval(given):
     assert sum(time["trust"].values()) == pytest.approx(1)
 
 
+def test_an_unknown_model_is_called_unknown_whatever_else_is_asked():
+    done = CliRunner().invoke(application(), ["plan", "train", "inception-v3", "--on", "h100_sxm", "--batch", "32"])
+    assert done.exit_code
+    assert "its extents are not known" in done.output + str(done.exception)
+
+
 def test_every_stage_has_its_memory_and_the_cost_follows_from_the_price(given):
     assert [row["stage"] for row in given["memory"]] == [0, 1]
     assert all(row["allocated_bytes"] == sum(row["parts"].values()) for row in given["memory"])

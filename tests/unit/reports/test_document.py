@@ -49,6 +49,18 @@ def test_a_terminal_holds_every_line_and_pads_names_and_figures(width):
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_options_are_folded_after_a_comma_not_inside_a_word():
+    plan = "dp=8,micro=32,sharding=fsdp,framework=fsdp2"
+    table = Table(columns=columns("~`plan", "~memory"), rows=[(plan, "81.9 GB free " * 4)])
+    cells = [
+        line[:32].split("  ")[0] for line in to_terminal(Document(title="t", blocks=[table]), width=50).splitlines()
+    ]
+    parts = [cell for cell in cells if "=" in cell]
+    assert "".join(parts) == plan
+    assert len(parts) > 1
+    assert all(part.endswith(",") for part in parts[:-1])
+
+
 def test_colours_appear_only_on_request_and_end_where_they_began():
     text = to_terminal(DOCUMENT, colour=True)
     assert "\x1b[31mtwo\x1b[0m" in text

@@ -89,8 +89,10 @@ def plan_edge(
 def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
     """Return a plan with the time of the step on one deep-learning accelerator in each mode that has a documented rate.
 
+    A step that has what accelerators have not keeps its plan, which says why that time is missing.
+
     Raises:
-        NotModelledError: no document states a rate of the board, or the step has what accelerators have not.
+        NotModelledError: no document states a rate of the board.
     """
     from nearpeak.systems.edge.dla_engine import MEMORY_RATIO, dla_modes, dla_time, dla_unit
     from nearpeak.targets import target_of
@@ -98,7 +100,10 @@ def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
     known, rows = dla_modes(planned.board), []
     for row in planned.rows:
         if row.mode.name.partition(OTHER_JETPACK)[0] in known:
-            found = dla_time(step, target_of(row.mode.target))
+            try:
+                found = dla_time(step, target_of(row.mode.target))
+            except NotModelledError as error:
+                return replace(planned, dla_refusal=str(error))
             rows.append(replace(row, dla_s=Estimate(value=found.time_s, low=found.low_s, high=found.high_s)))
         else:
             rows.append(row)

@@ -33,7 +33,8 @@ def choose_service(
         except (SpecError, NotModelledError) as error:
             refused[f"{fleet.device_count} × {fleet.target.name}, weights {form}, cache {cache}"] = str(error)
     if not plans:
-        raise SpecError("plan serve: no choice can serve: " + "; ".join(dict.fromkeys(refused.values())))
+        reasons = tuple(dict.fromkeys(refused.values()))
+        raise SpecError("plan serve: " + "no choice can serve: " * (len(reasons) > 1) + "; ".join(reasons))
     plans.sort(key=_order)
     points = [_point(plan) for plan in plans]
     front = tuple(

@@ -30,7 +30,7 @@ def pools_of(text: str, base: ServingLayout) -> tuple[tuple[ServingLayout, int],
     [(2, 2), (4, 1)]
     >>> pools_of("prefill=2xTP2", ServingLayout())
     Traceback (most recent call last):
-    nearpeak.errors.SpecError: --disaggregate 'prefill=2xTP2': is not of the form prefill=2xTP2,decode=1xTP4 or \
+    nearpeak.errors.SpecError: --disaggregate 'prefill=2xTP2' is not of the form prefill=2xTP2,decode=1xTP4 or \
 prefill=TP2,decode=TP4
     """
     stated: dict[str, tuple[ServingLayout, int]] = {}
@@ -45,7 +45,7 @@ prefill=TP2,decode=TP4
         stated[name] = (replace(base, tp=degree, pp=1, ep=shared, attention_dp=shared), int(match[1] or 0))
     if len(stated) != len(NAMES):
         raise SpecError(
-            f"--disaggregate {text!r}: is not of the form prefill=2xTP2,decode=1xTP4 or prefill=TP2,decode=TP4"
+            f"--disaggregate {text!r} is not of the form prefill=2xTP2,decode=1xTP4 or prefill=TP2,decode=TP4"
         )
     return tuple(stated[name] for name in NAMES)
 

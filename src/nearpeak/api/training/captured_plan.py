@@ -91,7 +91,7 @@ def plan_captured(
     if step is not None:
         batch = _own_batch(step, batch, sequence, precision)
     if not batch:
-        raise SpecError(f"{name}: a captured step needs --batch, the items of one device's micro-batch")
+        raise SpecError(f"{name}: a captured step needs --batch, the items of a replica's micro-batch")
     plan = training_plan_of(
         words, cluster.device_count, sequence=1, global_batch=global_batch, precision=precision or "fp32",
         defaults={"framework": "fsdp2", "micro_batch": batch},

@@ -64,11 +64,14 @@ def edge(
     """
     from nearpeak.api.edge.edge_plan import plan_edge, with_accelerators
     from nearpeak.reports.systems import edge_plan_report as report
+    from nearpeak.systems.edge.dla_engine import dla_modes
 
     shared.check_writable(html)
     samples, chosen = _measured(profile, target, scope)
     limits = _Limits(deadline=deadline, within=within, power=power, idle=idle, every=every)
     job = limits.job(minimise, execution, measure_next)
+    if dla:
+        dla_modes(target.partition(":")[0])  # a board without one is refused before anything is captured
     step = workload_of(model, options)
     planned = plan_edge(step, target, chosen, samples, limits.of_step(job, step, options.batch))
     planned = with_accelerators(planned, step) if dla else planned

@@ -75,6 +75,7 @@ def train(
     host times of the software stack, with a 90 % interval.
     """
     from nearpeak.api.training.captured_plan import is_captured, plan_captured
+    from nearpeak.frontends.huggingface.transformer_models import shape_of
     from nearpeak.reports.systems import training_plan_report as report
 
     shared.check_writable(html)
@@ -89,6 +90,7 @@ def train(
             raise SpecError(f"{model}: {option} is for language models given by shape; a captured step takes --batch")
         planned = plan_captured(model, cluster, parallel, batch=batch, **sizes, **common)
     elif batch:
+        shape_of(model)  # a name that nobody knows is the nearer cause
         raise SpecError(f"{model}: --batch is for captured models; a language model takes --global-batch")
     else:
         planned = _of_shape(model, cluster, parallel, tokens_per_step, {"optimizer": optimizer, **sizes, **common})

@@ -87,6 +87,8 @@ class PlannedEdge:
     """Power at rest at which another mode becomes the best; none where none does."""
     dla_count: int = 0
     """Accelerators of the board, where they are asked for."""
+    dla_refusal: str = ""
+    """Why the time on an accelerator is not known, where it was asked for."""
 
     def row(self, name: str) -> ModeRow:
         """Return the row of a mode by its name."""

@@ -51,11 +51,11 @@ def training_plan_of(
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if "dp" not in values:
         if device_count % inner:
-            raise SpecError(_undivided(degrees, inner, device_count))
+            raise SpecError(_undivided(values, degrees, inner, device_count))
         values["dp"] = device_count // inner
     if inner * values["dp"] != device_count:
         if device_count % inner:
-            raise SpecError(_undivided(degrees, inner, device_count))
+            raise SpecError(_undivided(values, degrees, inner, device_count))
         raise SpecError(
             f"--parallel: tp × pp × cp × dp = {inner * values['dp']}, but there are {device_count} devices; "
             f"dp={device_count // inner} would be right"
@@ -100,8 +100,12 @@ def batch_of(tokens_per_step: float, sequence: int, device_count: int) -> int:
     return even if abs(even - count) <= 0.1 * count else count
 
 
-def _undivided(degrees: Mapping[str, int], inner: int, device_count: int) -> str:
+def _undivided(values: Mapping[str, Any], degrees: Mapping[str, int], inner: int, device_count: int) -> str:
     """Return the error for degrees that do not divide the devices, with the nearest tensor-parallel degrees that do."""
+    if "tile_row_count" in values or "has_branches" in values:
+        own = {"tiles": degrees["cp"], "branches": degrees["tp"], "stages": degrees["pp"]}
+        stated = " × ".join(f"{count} {name}" for name, count in own.items() if count > 1)
+        return f"--parallel: {stated} of a replica do not divide {device_count} devices; fewer would"
     others = inner // degrees["tp"]
     fitting = [degree for degree in range(1, device_count + 1) if device_count % (degree * others) == 0]
     below = [f"tp={degree}" for degree in fitting if degree < degrees["tp"]][-1:]

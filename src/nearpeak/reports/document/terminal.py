@@ -150,11 +150,18 @@ def _lines(column: Column, cells: Sequence[Cell], size: int) -> Sequence[Sequenc
     if column.is_folded:
         pieces = [[clean(piece) for piece in cell.text.split("\n")] for cell in cells]
         return [
-            [line for piece in pieces_of_cell for line in textwrap.wrap(piece, max(size, 1)) or [""]]
+            [line for piece in pieces_of_cell for line in _folded(piece, max(size, 1), is_code=column.is_code)]
             for pieces_of_cell in pieces
         ]
     cut = [shortened_path(text, size) for text in texts] if column.is_path else told_apart(texts, size)
     return [[text] for text in cut]
+
+
+def _folded(text: str, size: int, *, is_code: bool) -> list[str]:
+    """Return the lines of a text; a list of options without blanks breaks after its commas, not in a word."""
+    if is_code and " " not in text:
+        return [line.replace(", ", ",") for line in textwrap.wrap(text.replace(",", ", "), size)] or [""]
+    return textwrap.wrap(text, size) or [""]
 
 
 def _widths(

@@ -48,6 +48,8 @@ def _lead(planned: PlannedEdge) -> str:
 def _accelerators(planned: PlannedEdge) -> Iterator[Block]:
     """Yield what the accelerators add to the device in the chosen mode."""
     row = planned.row(planned.chosen) if planned.chosen else planned.rows[0]
+    if planned.dla_refusal:
+        yield Text(f"No time on a DLA: {planned.dla_refusal}.")
     if planned.dla_count and row.dla_s is not None:
         rate = planned.item_count * (1 / row.time_s.value + planned.dla_count / row.dla_s.value)
         yield Text(

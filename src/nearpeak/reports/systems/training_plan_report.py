@@ -30,6 +30,8 @@ _ADVICE = {
     "straggler": "equal hosts; the wait grows with the number of hosts",
 }
 """What lowers a part, in words."""
+_LEAST_GAIN = 5e-4
+"""Share of the step that a change must save to be shown: what prints as 0.0 % is no advice."""
 
 
 def to_json(planned: PlannedTraining) -> str:
@@ -42,11 +44,12 @@ def document_of(planned: PlannedTraining) -> Document:
     plan, time = planned.plan, planned.time
     sequences = f"{plan.global_batch:,} sequence{'s' * (plan.global_batch > 1)} of {plan.sequence:,} tokens a step"
     if planned.item != "tokens":
-        sequences = f"{plan.global_batch:,} {planned.item} a step, {plan.micro_batch:,} in a device's micro-batch"
+        sequences = f"{plan.global_batch:,} {planned.item} a step, {plan.micro_batch:,} in a replica's micro-batch"
     how = "found by search" if planned.search else "as given"
     where = f"{planned.device_count} × {planned.target} ({planned.fabric})"
     blocks: list[Block] = [_waterfall(planned)]
     blocks += _changes(planned)
+    blocks += _splits(planned)
     blocks += _frontier(planned)
     blocks += _second_order(planned)
     blocks += _goodput(planned)
@@ -143,7 +146,8 @@ def _waterfall(planned: PlannedTraining) -> Table:
 def _changes(planned: PlannedTraining) -> Iterator[Block]:
     """Yield the edits that help, and those that would but do not fit."""
     fits = planned.fullest.fits
-    edits = [edit for edit in planned.edits if edit.gain_ratio is None or edit.gain_ratio > 0 or not fits]
+    least = _LEAST_GAIN if fits else float("-inf")
+    edits = [edit for edit in planned.edits if edit.gain_ratio is None or edit.gain_ratio >= least]
     if not planned.edits:
         return
     if not edits:
@@ -152,6 +156,18 @@ def _changes(planned: PlannedTraining) -> Iterator[Block]:
     rows = [(_words(edit), edit.step_s, _gain(edit), _room(edit.memory.free_bytes)) for edit in edits]
     yield Table(columns=columns("~change", "#step_s|step", "#saved", "~memory"), rows=rows, name="changes",
                 caption="What to change")  # fmt: skip
+
+
+def _splits(planned: PlannedTraining) -> Iterator[Block]:
+    """Yield the replicas that take the same items a step where tiles or branches divide the work of one replica."""
+    plan = planned.plan
+    shared = plan.tile_row_count * plan.tile_column_count * (plan.tp if plan.has_branches else 1)
+    if shared > 1 and plan.micro_batch % shared == 0:
+        yield Text(
+            f"Compare with replicas instead, as many {planned.item} a step: --batch {plan.micro_batch // shared} "
+            f"--parallel dp={plan.dp * shared}{f',pp={plan.pp}' * (plan.pp > 1)}.",
+            "muted",
+        )
 
 
 def _gain(edit: PlanEdit) -> Cell:
@@ -186,9 +202,10 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
         ))  # fmt: skip
     item = planned.item
     heads = ("~`plan|plan (--parallel)", f"#{item} per s", "memory", f"#usd|$ per M {item}")
+    shown = len(heads) - (planned.usd_per_million_tokens is None)
     yield Table(
-        columns=columns(*heads), rows=rows, name="frontier", caption="Plans that no other beats", brief_count=6,
-        rest="… and more with --json",
+        columns=columns(*heads[:shown]), rows=[row[:shown] for row in rows], name="frontier",
+        caption="Plans that no other beats", brief_count=6, rest="… and more with --json",
     )  # fmt: skip
     refused = ", ".join(f"{reason} {count:,}" for reason, count in search.refused.items())
     yield Text(

@@ -101,6 +101,21 @@ def test_a_plan_of_modes_has_the_time_on_one_accelerator():
         with_accelerators(plan_edge(step, "jetson_orin_nano", PowerScope.WALL), step)
 
 
+def test_a_plan_without_a_time_on_an_accelerator_keeps_its_modes_and_says_why():
+    step = step_of(case("conv", batch=1, in_channels=64, out_channels=64, h=32, w=32, kh=1, kw=1, dtype="bf16"))
+    planned = with_accelerators(plan_edge(step, BOARD, PowerScope.WALL), step)
+    assert planned.dla_count == 0
+    assert all(row.dla_s is None for row in planned.rows)
+    assert "No time on a DLA: " in str(report.document_of(planned).blocks)
+    assert "products in bf16" in planned.record()["dla_refusal"]
+
+
+def test_a_board_without_a_rate_is_refused_before_the_model_is_captured():
+    words = ["plan", "edge", "no-such-model", "--target", "jetson_orin_nano", "--dla"]
+    refused = CliRunner().invoke(application(), words)
+    assert "jetson_orin_nano: no document at hand states a rate of its DLA" in refused.output + str(refused.exception)
+
+
 def test_a_rig_takes_the_time_of_a_model_on_an_accelerator(tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     tensors = [onnx.helper.make_tensor_value_info(name, 1, [1, 64, 32, 32]) for name in "xy"]
