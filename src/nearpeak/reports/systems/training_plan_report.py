@@ -34,6 +34,10 @@ _LEAST_GAIN = 5e-4
 """Share of the step that a change must save to be shown: what prints as 0.0 % is no advice."""
 
 
+_REFUSALS = {"step": "work that cannot be split so", "memory": "memory", "batch": "a batch that does not divide"}
+"""Reasons for which a search leaves out plans, in words; other reasons are their own."""
+
+
 def to_json(planned: PlannedTraining) -> str:
     """Return the plan as one JSON line, with what follows from its fields."""
     return json.dumps(planned.record(), allow_nan=False)
@@ -207,7 +211,7 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
         columns=columns(*heads[:shown]), rows=[row[:shown] for row in rows], name="frontier",
         caption="Plans that no other beats", brief_count=6, rest="… and more with --json",
     )  # fmt: skip
-    refused = ", ".join(f"{reason} {count:,}" for reason, count in search.refused.items())
+    refused = ", ".join(f"{count:,} × {_REFUSALS.get(reason, reason)}" for reason, count in search.refused.items())
     yield Text(
         f"{search.legal_count:,} legal plans, {search.fitting_count:,} fit, {search.executed_count:,} timed; bounds "
         f"prove that no other is faster. {len(search.ties):,} lie within the error of the best. Refused: "
