@@ -80,7 +80,7 @@ def test_what_a_program_was_given_is_put_away_when_its_round_ends(tmp_path, monk
         nearpeak.case("gemm", m=8, n=5, k=7, dtype="fp32"), (program, program), TIMING
     )
     next(rounds)  # of one arm beside itself, which waits for the device that it holds if both are taken for the first
-    assert len(list(tmp_path.glob("nearpeak-*/a.bin"))) == 2
+    assert not list(tmp_path.glob("nearpeak-*/a.bin"))
     rounds.close()
     assert [path.suffix for path in tmp_path.glob("nearpeak-*")] == [".lock"]
 

@@ -40,7 +40,7 @@ def test_runs_devices_and_commits_are_listed_newest_first(filled):
     runs, total = look.runs(limit=2)
     assert ([one.revision.position for one in runs], total) == ([4, 3], 5)
     assert look.runs((f"{3:040x}",))[1] == 1
-    assert [one.position for one in look.revisions(3)] == [4, 3, 2]
+    assert [one.position for one in filled.commits.newest(3)] == [4, 3, 2]
     assert [(one.name, one.run_count, one.last_ns) for one in look.devices()] == [("H200", 5, 4)]
     assert look.measurements(runs[0].id, limit=3).total_count == 4
     assert [one.id for one in look.runs_at([runs[0].order_key])] == [runs[0].id]
