@@ -57,6 +57,19 @@ def wider_counts(target: Target) -> tuple[float, ...]:
     return () if stock is None else _steps(stock.sm_count, target.sm_count)[:-1][::4]
 
 
+def fewer_counts(target: Target) -> tuple[int, ...]:
+    """Return half and a quarter of the multiprocessors of the device that exists: what few blocks may do better with.
+
+    They are the same for all edits of a device, so that more multiprocessors take none of them away.
+
+    >>> from nearpeak.targets import target_of
+    >>> fewer_counts(target_of("h100_sxm")), fewer_counts(target_of("h100_sxm", ["sm_count=264"]))
+    ((66, 33), (66, 33))
+    """
+    whole = (_stock(target) or target).sm_count
+    return whole // 2, whole // 4
+
+
 def _stock(target: Target) -> Target | None:
     """Return the device that an edited one was made of; none for one that is as its file states."""
     stem = target.name.partition("+")[0]

@@ -75,7 +75,6 @@ def train(
     host times of the software stack, with a 90 % interval.
     """
     from nearpeak.api.training.captured_plan import is_captured, plan_captured
-    from nearpeak.frontends.huggingface.transformer_models import shape_of
     from nearpeak.reports.systems import training_plan_report as report
 
     shared.check_writable(html)
@@ -89,11 +88,9 @@ def train(
         for option in (name for name, value in of_shapes.items() if value):
             raise SpecError(f"{model}: {option} is for language models given by shape; a captured step takes --batch")
         planned = plan_captured(model, cluster, parallel, batch=batch, **sizes, **common)
-    elif batch:
-        shape_of(model)  # a name that nobody knows is the nearer cause
-        raise SpecError(f"{model}: --batch is for captured models; a language model takes --global-batch")
     else:
-        planned = _of_shape(model, cluster, parallel, tokens_per_step, {"optimizer": optimizer, **sizes, **common})
+        words = {"optimizer": optimizer, "batch": batch, **sizes, **common}
+        planned = _of_shape(model, cluster, parallel, tokens_per_step, words)
     other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
     _write_files(planned, html, trace_out)
     if chakra_out is not None:
@@ -112,7 +109,11 @@ def _of_shape(
     """Return the plan of a language model, whose layers follow from its extents."""
     from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
     from nearpeak.core.systems.plan_words import batch_of, check_batch, training_plan_of
+    from nearpeak.frontends.huggingface.transformer_models import shape_of
 
+    if settings.pop("batch"):
+        shape_of(model)  # a name that nobody knows is the nearer cause
+        raise SpecError(f"{model}: --batch is for captured models; a language model takes --global-batch")
     sequence, global_batch = settings["sequence"] or _SEQUENCE_LENGTH, settings["global_batch"]
     precision, stack = settings["precision"] or "bf16", settings["stack"] or "megatron-lm"
     check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)

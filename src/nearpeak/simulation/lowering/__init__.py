@@ -12,7 +12,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.prediction.kernel_model import USUAL, Setting
 from nearpeak.simulation.engine.device_work import Kernel, Node
-from nearpeak.simulation.kernel_lowering import Lowering, ps, reduced, wider_counts
+from nearpeak.simulation.kernel_lowering import Lowering, fewer_counts, ps, reduced, wider_counts
 from nearpeak.simulation.machine_from_target import limits_of, memory_rates
 from nearpeak.simulation.machine_units import PS_PER_S
 
@@ -39,6 +39,7 @@ def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[No
     counts = {int(count / ratio) for count in blocks for ratio in lowering.filling_ratios}
     if lowering.filling_ratios:
         counts |= {round(count) for count in wider_counts(target)}
+        counts |= set(fewer_counts(target) if blocks else ())
     ways = [[node] for node in nodes]
     for count in sorted(count for count in counts if 0 < count < target.sm_count):
         fewer = lowering.kernels(case, reduced(target, count), setting)
