@@ -100,8 +100,9 @@ print("frameworks:", [n for n in ("torch", "onnx", "transformers", "duckdb") if 
 """
 
 
-def test_missing_framework_is_named_with_the_extra_that_installs_it(environment, tmp_path):
-    report = run(environment, "nearpeak", "analyze", "resnet-50", "--target", "h100_sxm", code=3)
+def test_a_shipped_step_answers_and_a_missing_framework_is_named_with_the_extra_that_installs_it(environment, tmp_path):
+    assert "an image" in run(environment, "nearpeak", "analyze", "resnet-50", "--target", "h100_sxm", "--text")
+    report = run(environment, "nearpeak", "analyze", "reformer-enwik8", "--target", "h100_sxm", code=3)
     assert re.search(r"nearpeak\[\w+\]", report)
     assert "Traceback" not in report
     assert report.strip().count("\n") == 0

@@ -19,17 +19,15 @@ from nearpeak.core.history.level_change import (
     Detection,
 )
 from nearpeak.judgement.level_search import HAZARD_RATIO, searched
-from nearpeak.judgement.level_support import supported
 from nearpeak.judgement.slope_test import without_slopes
 from nearpeak.judgement.state_flips import StateFlips, shows_in_each_state, state_flips
 
-DETECTOR, VERSION = "levels", 3
+DETECTOR, VERSION = "levels", 2
 """Name and version of the detector, stored with its change points."""
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
 CONFIRMED_RATIO, SUSPECT_RATIO = 0.5, 0.1
-"""Chance of a change within REACH values from which it is confirmed where the values beside it bear it out, or
-suspected."""
+"""Chance of a change within REACH values from which it is confirmed, or suspected."""
 FLOOR_RATIO = 0.005
 """Smaller changes are not reported."""
 REACH = 5
@@ -95,8 +93,7 @@ def _last_stay(flips: StateFlips, skipped: int) -> list[ChangePoint]:
         return []
     table = np.zeros((flips.single.size, 3))
     table[flips.last] = chance, flips.gap, flips.gap_variance
-    place = (flips.last, flips.last, flips.last, max(chance, SUSPECT_RATIO))
-    return [_point(table, place, skipped, (0, 0), is_sure=chance >= CONFIRMED_RATIO)]
+    return [_point(table, (flips.last, flips.last, flips.last, max(chance, SUSPECT_RATIO)), skipped, (0, 0))]
 
 
 def _counted(points: Sequence[ChangePoint], skipped: int, size: int) -> tuple[ChangePoint, ...]:
@@ -113,10 +110,8 @@ def _points(x: NDArray[np.float64], table: NDArray[np.float64], skipped: int) ->
     taken = {place[0]: place for place in _taken(table)}
     steps = without_slopes(x, list(taken))
     edges = [0, *steps, x.size]
-    sure = supported(x, {place: taken[place][3] for place in steps}, CONFIRMED_RATIO)
     return tuple(
-        _point(table, taken[place], skipped, (place - edges[i], edges[i + 2] - place), is_sure=place in sure)
-        for i, place in enumerate(steps)
+        _point(table, taken[place], skipped, (place - edges[i], edges[i + 2] - place)) for i, place in enumerate(steps)
     )
 
 
@@ -139,14 +134,13 @@ def _taken(table: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
 
 
 def _point(
-    table: NDArray[np.float64], place: tuple[int, int, int, float], skipped: int, counts: tuple[int, int], *,
-    is_sure: bool,
-) -> ChangePoint:  # fmt: skip
+    table: NDArray[np.float64], place: tuple[int, int, int, float], skipped: int, counts: tuple[int, int]
+) -> ChangePoint:
     index, low, high, chance = place
     effect, reach = float(table[index, 1]), _NORMAL_99 * math.sqrt(max(0.0, float(table[index, 2])))
     return ChangePoint(
         index=skipped + index, low_index=skipped + low, high_index=skipped + high,
-        tier=CONFIRMED if is_sure else SUSPECT, probability_ratio=min(1.0, chance),
+        tier=CONFIRMED if chance >= CONFIRMED_RATIO else SUSPECT, probability_ratio=min(1.0, chance),
         time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
         before_count=counts[0], after_count=counts[1],
     )  # fmt: skip

@@ -42,10 +42,10 @@ def instantiated(template: str, polynomials: Sequence[Sequence[int]], batch: int
 
 
 def with_patterns(text: str) -> str:
-    """Return a text whose patterns of bits are packed as in saved workloads, instead of stated by their runs.
+    r"""Return a text whose patterns of bits are packed as in saved workloads, instead of stated by their runs.
 
-    >>> with_patterns('[[1,1,12],"runs:2,10"]')
-    '[[1,1,12],"eAH7cwAAAQEBAA=="]'
+    >>> zlib.decompress(base64.b64decode(with_patterns('"runs:2,10"').strip('"')))
+    b'?\xf0'
     """
     return _RUNS.sub(lambda match: f'"{base64.b64encode(packed_runs(match[1])).decode()}"', text)
 
