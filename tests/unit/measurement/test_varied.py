@@ -45,7 +45,7 @@ class Kept:
 
 
 def taken(function, cache):
-    timing = Timing(budget_s=0.02, flush_bytes=0, cache=cache, least_count=40)
+    timing = Timing(budget_s=0.2, flush_bytes=0, cache=cache, least_count=40)
     return TimedRunner(UserCallable.of(function, timing), timing).measure(CASE)
 
 
