@@ -41,7 +41,7 @@ the L4 0.34 (gpu_facts.md, power sag: labels of NeuSight), at most 0.8 at a cloc
 takes at most 14, the V100 0.93 of 250 W, at most 8.7; 10 stands for what nothing tells. Workstation Blackwell takes
 less than half of that."""
 UNITS = ("tensor.bf16", "tensor.fp16", "tensor.fp8", "tensor.int8", "tensor.fp4", "vector.fp32")
-"""Units whose energy is told."""
+"""Units whose energy is known."""
 _SHORT = 32
 """Elements of the longest block that matrix units scale by themselves (OCP microscaling formats, NVFP4)."""
 

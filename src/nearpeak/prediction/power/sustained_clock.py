@@ -24,7 +24,7 @@ from nearpeak.prediction.power.voltage import drawn_ratio
 from nearpeak.prediction.product_units import unit_of
 
 SUSTAINED = "sustained: seconds of work without a pause, at {clock:.0%} of the highest clock"
-"""The same of sustained ones."""
+"""What times of work that goes on hold for."""
 _WORK_RATIO = 0.94
 """Most of the rate at a clock that kernels reach: AMD's on the MI300X and the MI325X (see `product_energy`)."""
 _BYTE_J = 52e-12
