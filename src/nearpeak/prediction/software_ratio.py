@@ -123,4 +123,4 @@ def setting_name(software: str) -> str:
 
 @lru_cache(maxsize=1)
 def _entries() -> Mapping[str, Any]:
-    return tomllib.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
