@@ -29,6 +29,8 @@ class Power:
     """Lowest clock, of the highest."""
     voltage_floor_ratio: float = 0.6
     """Part of the voltage that does not fall with the clock: energy per operation goes with its square."""
+    least_voltage_ratio: float = 0.0
+    """Least voltage, of that at the highest clock."""
     step_ratio: float = 15 / 1980
     """What the clock falls or rises by at a time. Source: clocks that NVIDIA drivers list are 15 MHz apart."""
     step_ps: int = 1_000_000_000
@@ -77,7 +79,8 @@ class Power:
         >>> Power(idle_w=1, limit_w=2).voltage_ratio(0.5)
         0.8
         """
-        return self.voltage_floor_ratio + (1 - self.voltage_floor_ratio) * clock_ratio
+        falling = self.voltage_floor_ratio + (1 - self.voltage_floor_ratio) * clock_ratio
+        return max(self.least_voltage_ratio, falling)
 
 
 class Governor:
