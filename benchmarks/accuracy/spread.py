@@ -80,6 +80,8 @@ def is_elsewhere(family: Family, block: Block) -> bool:
     """Return whether another source measured a block than the scalars that answer for it, or other operations."""
     if family.is_allowed(block):
         return False
+    if block.kind.split()[0] in family.scored:
+        return True
     starts = [start.split() for start in family.allowed]
     alike = [one for one in starts if one[0] == block.source and (len(one) < 3 or block.kind.startswith(one[2]))]
     if not alike:
