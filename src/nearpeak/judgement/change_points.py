@@ -155,7 +155,8 @@ def _point(
     effect, reach = float(table[index, 1]), _NORMAL_99 * math.sqrt(max(0.0, float(table[index, 2])))
     return ChangePoint(
         index=skipped + index, low_index=skipped + low, high_index=skipped + high,
-        tier=CONFIRMED if chance >= CONFIRMED_RATIO and abs(effect) > reach else SUSPECT, probability_ratio=min(1.0, chance),
+        tier=CONFIRMED if chance >= CONFIRMED_RATIO and abs(effect) > reach else SUSPECT,
+        probability_ratio=min(1.0, chance),
         time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
         before_count=counts[0], after_count=counts[1],
     )  # fmt: skip

@@ -144,3 +144,12 @@ def test_a_lower_limit_holds_products_further_back():
         shares.append(1 / run.end_ps)
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] < 0.8 * shares[0]
+
+
+def test_a_board_cuts_what_is_far_above_its_limit_within_a_decision():
+    power = Power(idle_w=10.0, limit_w=20.0, pipe_w={"tensor": 10.0})
+    machine = Machine(name="toy", gpc_sm_count=(4,), limits=LIMITS["hopper"], power=power)
+    block = Kernel(name="a", cta_count=4, phases=(Phase(pipe_s={"tensor": 0.05}),), needs=LIMITS["hopper"])
+    (_, first, _), *later = simulate(machine, [block]).governed
+    assert first == pytest.approx(50.0)
+    assert max(watt for _, watt, _ in later) <= 1.1 * 20.0 * (1 + 1e-6)
