@@ -22,7 +22,7 @@ from nearpeak.judgement.level_search import HAZARD_RATIO, searched
 from nearpeak.judgement.slope_test import without_slopes
 from nearpeak.judgement.state_flips import StateFlips, shows_in_each_state, state_flips
 
-DETECTOR, VERSION = "levels", 2
+DETECTOR, VERSION = "levels", 3
 """Name and version of the detector, stored with its change points."""
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
