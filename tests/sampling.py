@@ -1,6 +1,7 @@
 """Fixed samples of long parametrisations: `make test` runs the sample, `make bench` the whole."""
 
 import itertools
+import random
 
 import pytest
 
@@ -8,6 +9,32 @@ import pytest
 def long(*values):
     """A parameter set, or one value, that the sweep of `make bench` alone runs."""
     return pytest.param(*values, marks=pytest.mark.long)
+
+
+def first_of_each(sets, kind=lambda values: values[0]):
+    """Parameter sets; those are no `long` ones which are the first of their kind: else of their first value.
+
+    >>> [one.values for one in first_of_each([("a", 1), ("a", 2), long("b", 3), ("b", 4)]) if not one.marks]
+    [('a', 1), ('b', 4)]
+    """
+    known = set()
+    for one in sets:
+        if hasattr(one, "marks"):
+            yield one
+        else:
+            yield long(*one) if kind(one) in known else pytest.param(*one)
+            known.add(kind(one))
+
+
+def sampled(values, count, seed=0):
+    """Values; those are no `long` ones which are among `count` drawn ones, always the same.
+
+    >>> len([one for one in sampled(range(100), 5) if not one.marks])
+    5
+    """
+    values = list(values)
+    kept = set(random.Random(seed).sample(range(len(values)), min(count, len(values))))
+    return [pytest.param(value) if place in kept else long(value) for place, value in enumerate(values)]
 
 
 def in_turn(first, *others):
