@@ -37,17 +37,20 @@ def sampled(values, count, seed=0):
     return [pytest.param(value) if place in kept else long(value) for place, value in enumerate(values)]
 
 
-def in_turn(first, *others):
+def in_turn(first, *others, count=None):
     """All combinations of some axes; those are no `long` ones in which each value of the longest, `first`, occurs once.
+
+    With `count`, only so many of its values occur, evenly spread over it.
 
     The values of the others take turns, so that each of them and each pair of them occurs where `first` is long enough.
 
     >>> [tuple(one.values) for one in in_turn("abcd", "xy", "12") if not one.marks]
     [('a', 'x', '1'), ('b', 'y', '1'), ('c', 'x', '2'), ('d', 'y', '2')]
     """
-    kept = set()
-    for turn in range(len(first)):
-        places, rest = [turn], turn
+    first, kept = list(first), set()
+    turns = min(count or len(first), len(first))
+    for turn in range(turns):
+        places, rest = [turn * len(first) // turns], turn
         for axis in others:
             places.append(rest % len(axis))
             rest //= len(axis)
