@@ -214,7 +214,7 @@ def _power(sample: ModeSample, scope: PowerScope) -> float | None:
     if sample.power.scope is not scope:
         raise SpecError(
             f"--profile: power of mode {sample.mode} is {sample.power.scope.value} and the plan's is {scope.value}; "
-            f"give --scope {sample.power.scope.value}, powers of unlike scopes are never mixed"
+            "powers of unlike scopes are never mixed: state those of one, and --scope where it is another"
         )
     return sample.power.power_w
 
