@@ -30,8 +30,8 @@ def training_plan_of(
     """Return the plan that `text` states for so many devices; the data-parallel degree follows where it is not stated.
 
     Args:
-        global_batch: sequences of a step; 0 for as many as `tokens_per_step` hold, or for eight micro-batches of each
-            replica and stage.
+        global_batch: sequences of a step; 0 for as many as `tokens_per_step` hold, or for about eight on each
+            device, whatever the plan.
         defaults: fields of the plan for what `text` leaves open.
 
     Raises:
@@ -46,7 +46,7 @@ def training_plan_of(
     """
     values = {**(defaults or {}), **_values_of(text)}
     if "stage_layer_count" in values:
-        values.setdefault("pp", len(values["stage_layer_count"]))
+        values.setdefault("pp", max(len(values["stage_layer_count"]) // values.get("chunk_count", 1), 1))
     degrees = {name: values.get(name, 1) for name in ("tp", "pp", "cp")}
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if "dp" not in values:
@@ -64,7 +64,7 @@ def training_plan_of(
     each = micro * values["dp"]
     if tokens_per_step and not global_batch:
         global_batch = max(round(tokens_per_step / sequence / each), 1) * each
-    values.setdefault("global_batch", global_batch or each * 8 * degrees["pp"])
+    values.setdefault("global_batch", global_batch or max(round(8 * device_count / each), 1) * each)
     return TrainingPlan(sequence=sequence, precision=precision, **values)
 
 

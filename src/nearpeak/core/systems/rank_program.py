@@ -8,6 +8,8 @@ from nearpeak.core.work.case import Case
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
 PASSES = ("forward", "backward", "weight", "optimizer")
 """Passes of a step: `backward` gives gradients of inputs, `weight` those of weights."""
+RECOMPUTED = "recomputed."
+"""Beginning of the names of calls of the forward pass that run once more in the backward pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

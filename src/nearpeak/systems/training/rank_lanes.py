@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from nearpeak.core.systems.duration import WHOLE, KernelDuration, Taken, TransferDuration
-from nearpeak.core.systems.rank_program import RankCall, Transfer
+from nearpeak.core.systems.rank_program import RECOMPUTED, RankCall, Transfer
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.work.case import Case
 from nearpeak.systems.training.tensor_overlap import OverlappedCall, overlap_time
@@ -15,7 +15,6 @@ KernelTimes = Callable[[Case, Taken], KernelDuration]
 """Gives the time of a case on what a collective beside it leaves of the device."""
 TransferTimes = Callable[[Transfer], TransferDuration]
 """Gives the time of a collective."""
-_RECOMPUTED = "recomputed."
 _PRODUCTS = ("gemm", "scaled_gemm", "grouped_gemm")
 _REPLICAS = ("dp", "edp", "dp_shard", "dp_replica")
 """Dimensions whose collectives beside the queue are of parameters and gradients; the others are of activations."""
@@ -186,7 +185,7 @@ class _Lanes:
 
     def _launch(self, call: RankCall) -> float:
         """Return the host time of one call: its own, and the driver's for each further kernel."""
-        each_s = self._launch_s if call.name.startswith(_RECOMPUTED) else self._back_s
+        each_s = self._launch_s if call.name.startswith(RECOMPUTED) else self._back_s
         return each_s + self._further_s * (call.kernel_count - 1)
 
     def _wait_for_host(self, call: RankCall, each_s: float) -> float:

@@ -163,14 +163,15 @@ def training_formats(precision: str) -> Formats:
 
     Attention itself, the output head and the router stay in bf16.
 
-    Source: NVIDIA Transformer Engine, user guide, "Using FP8 and FP4"; tf32 products are those of fp32 operands.
+    Source: NVIDIA Transformer Engine, user guide, "Using FP8 and FP4"; fp8-row is `Float8LinearRecipeName.ROWWISE` of
+    torchao; tf32 products are those of fp32 operands.
 
     >>> training_formats("fp8-delayed").ffn, training_formats("bf16").ffn
     ('fp8_tensor', '')
     """
     schemes = {
-        "fp8-delayed": "fp8_tensor", "fp8-current": "fp8_tensor", "fp8-block": "fp8_block", "mxfp8": "mxfp8",
-        "nvfp4": "nvfp4",
+        "fp8-delayed": "fp8_tensor", "fp8-current": "fp8_tensor", "fp8-row": "fp8_row", "fp8-block": "fp8_block",
+        "mxfp8": "mxfp8", "nvfp4": "nvfp4",
     }  # fmt: skip
     if precision in ("fp32", "tf32"):
         return Formats(activation="fp32", gradient="fp32")
