@@ -1,5 +1,6 @@
 """Nearest public measurement of a training plan, how far it is, and what is predicted for it."""
 
+import heapq
 import math
 from collections.abc import Iterator
 from functools import cache
@@ -18,6 +19,8 @@ from nearpeak.systems.training import stack_files
 
 POINTS = Path(stack_files.__file__).parent / "measured_steps.toml"
 """Public measurements that are shipped."""
+MOST_TRIED = 3
+"""Measurements that are predicted at most until one is not refused."""
 _STEPS = {
     "device": 2.0, "architecture": 1.0, "stack": 1.0, "precision": 1.0, "experts": 1.0, "sharding": 0.5, "model": 0.5,
     "recompute": 0.5, "degree": 0.25, "devices": 0.25, "sequence": 0.25,
@@ -67,10 +70,11 @@ def nearest_step(shape: TransformerShape, plan: TrainingPlan, target: Target, st
     def distance(step: MeasuredStep) -> float:
         return sum(part for part, _ in _differences(shape, plan, target, stack, step))
 
-    near = min(measured_steps(), key=distance)
-    predicted_s = _predicted_s(near)
-    if predicted_s is None:
+    nearest = heapq.nsmallest(MOST_TRIED, measured_steps(), key=distance)
+    found = next(((step, time_s) for step in nearest if (time_s := _predicted_s(step))), None)
+    if found is None:
         return None
+    near, predicted_s = found
     total = distance(near)
     words = [text for part, text in _differences(shape, plan, target, stack, near) if part]
     return MeasuredNeighbour(

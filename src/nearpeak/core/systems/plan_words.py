@@ -30,8 +30,8 @@ def training_plan_of(
     """Return the plan that `text` states for so many devices; the data-parallel degree follows where it is not stated.
 
     Args:
-        global_batch: sequences of a step; 0 for as many as `tokens_per_step` hold, or for about eight on each
-            device, whatever the plan.
+        global_batch: sequences of a step; 0 for as many as `tokens_per_step` hold, or for eight micro-batches of each
+            replica and stage.
         defaults: fields of the plan for what `text` leaves open.
 
     Raises:
@@ -64,7 +64,7 @@ def training_plan_of(
     each = micro * values["dp"]
     if tokens_per_step and not global_batch:
         global_batch = max(round(tokens_per_step / sequence / each), 1) * each
-    values.setdefault("global_batch", global_batch or max(round(8 * device_count / each), 1) * each)
+    values.setdefault("global_batch", global_batch or each * 8 * degrees["pp"])
     return TrainingPlan(sequence=sequence, precision=precision, **values)
 
 
