@@ -10,6 +10,7 @@ from nearpeak.api.training.job_plan import fast_count, resolution
 from nearpeak.api.training.training_time import TF32_NOTE, clock_notes, host_note, step_answer
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.goodput import GoodputReport
+from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_job import PlannedTraining
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.work.capture_options import CaptureOptions
@@ -195,12 +196,7 @@ def _planned(
     plan = times.placed(plan)
     memory, found = times.memory(plan), times.time(plan)
     item = next((item for key, item in _ITEMS.items() if step.origin.get("inputs", "").startswith(key)), "samples")
-    notes = [host_note(used), *clock_notes(times.clock_ratio(plan)), *NOTES]
-    notes += [] if is_batch_stated else [_batch_note(plan, item)]
-    notes += [_RECOMPUTE_NOTE] * (plan.recompute == "full")
-    notes += [TF32_NOTE] * (plan.precision == "tf32") + [_BRANCH_NOTE] * plan.has_branches
-    notes += _tile_notes(step, times.whole_calls(plan)) if plan.tile_row_count * plan.tile_column_count > 1 else []
-    answer = step_answer(found, plan, cluster, used, tuple(notes))
+    answer = step_answer(found, plan, cluster, used, _notes(step, plan, times, used, "" if is_batch_stated else item))
     others = captured_neighbours(plan, times, has_tf32="tensor.tf32" in target_of(cluster.target).peaks)
     edits = plan_edits(
         plan, others, step_time=lambda other: times.time(other).step_s,
@@ -225,6 +221,20 @@ def _planned(
         scaling_ratio=plan.dp * times.time(alone).step_s / found.step_s / plan.rank_count
         if plan.rank_count > 1 else None,
     )  # fmt: skip
+
+
+def _notes(step: Workload, plan: TrainingPlan, times: CapturedStepTimes, used: Stack, item: str) -> tuple[str, ...]:
+    """Return what an answer assumes.
+
+    Args:
+        item: what the batch counts where it is not stated; empty where it is.
+    """
+    notes = [host_note(used), *clock_notes(times.clock_ratio(plan)), *NOTES]
+    notes += [_batch_note(plan, item)] if item else []
+    notes += [_RECOMPUTE_NOTE] * (plan.recompute == "full") + [TF32_NOTE] * (plan.precision == "tf32")
+    notes += [_BRANCH_NOTE] * plan.has_branches
+    notes += _tile_notes(step, times.whole_calls(plan)) if plan.tile_row_count * plan.tile_column_count > 1 else []
+    return tuple(notes)
 
 
 def _batch_note(plan: TrainingPlan, item: str) -> str:

@@ -108,7 +108,8 @@ def _sums(first: Mapping[Key, float], second: Mapping[Key, float]) -> dict[Key, 
 def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_backward: bool = False) -> LaneTime:
     """Return what `calls` take on one rank.
 
-    Kernels run in order; each starts when the device is free and the host has launched it. A collective in the queue
+    Kernels run in order; each starts when the device is free and the host has launched it. The host runs ahead but for
+    results that it reads. A collective in the queue
     is a kernel without a proved bound. Beside the queue:
 
     - a gather of parameters starts when the one before it is used (prefetch of one unit), and the kernels after it
@@ -141,6 +142,8 @@ def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_ba
             lanes.run_beside(call, call.transfer)
         elif call.transfer is not None:
             lanes.run_transfer(call, call.transfer)
+        if isinstance(call, RankCall) and call.is_read:
+            lanes.read()
     return lanes.total()
 
 
@@ -208,6 +211,10 @@ class _Lanes:
         part[2] += count * duration.high_s
         steps = duration.distance_count
         total.distances_s[steps] = total.distances_s.get(steps, 0.0) + count * duration.time_s
+
+    def read(self) -> None:
+        """Let the host wait for the device, which finds its queue empty afterwards."""
+        self._host_s = max(self._host_s, self._device_s)
 
     def run_kernel(self, call: RankCall, case: Case) -> None:
         """Run a kernel in the queue."""

@@ -14,6 +14,12 @@ FUSIONS: Mapping[str, frozenset[str]] = {
     "megatron-lm": frozenset(
         {"norm", "attention", "activation", "residual", "rotary", "qkv", "gate_up", "accumulate", "experts"}
     ),
+    "megatron-bridge": frozenset(
+        {
+            "norm", "attention", "activation", "residual", "rotary", "qkv", "gate_up", "accumulate", "experts",
+            "dispatch",
+        }
+    ),
     "compiled": frozenset({"norm", "attention", "activation", "residual", "rotary", "loss", "experts", "grouped"}),
     "serving": frozenset(
         {
@@ -28,8 +34,8 @@ FUSIONS: Mapping[str, frozenset[str]] = {
 and activation, or gate and activation; `residual`: bias, dropout and residual; `residual_norm`: the residual is added
 inside the next norm; `rotary`: one kernel for queries and one for keys; `rotary_qk`: one for both; `qkv`, `gate_up`:
 one product; `accumulate`: weight gradients are added to fp32 inside their product; `loss`: cross entropy in one kernel
-over tensor-parallel ranks; `experts`: routing and permutation in few kernels; `grouped`: one kernel for the products
-of all experts, not one each.
+over tensor-parallel ranks; `experts`: routing and permutation in few kernels; `dispatch`: rows for several
+experts of a node cross the network once; `grouped`: one kernel for the products of all experts, not one each.
 """
 CONTEXT_KINDS = ("ring", "all_to_all", "all_gather")
 EXCHANGES = ("all_to_all", "all_reduce")
