@@ -14,7 +14,7 @@ FUSIONS: Mapping[str, frozenset[str]] = {
     "megatron-lm": frozenset(
         {"norm", "attention", "activation", "residual", "rotary", "qkv", "gate_up", "accumulate", "experts"}
     ),
-    "megatron-bridge": frozenset(
+    "megatron-deepep": frozenset(
         {
             "norm", "attention", "activation", "residual", "rotary", "qkv", "gate_up", "accumulate", "experts",
             "dispatch",
