@@ -119,12 +119,12 @@ def searched_captured(
 
 def _least_recomputed(plan: TrainingPlan, times: CapturedStepTimes) -> tuple[TrainingPlan, RankMemory]:
     """Return the plan with its stages and the memory of its fullest rank, recomputing only where it has to."""
-    for recompute in ("none", "full"):
-        placed = times.placed(replace(plan, recompute=recompute))
-        held = fullest(times.memory(placed))
-        if held.fits:
-            break
-    return placed, held
+    placed = times.placed(replace(plan, recompute="none"))
+    held = fullest(times.memory(placed))
+    if held.fits:
+        return placed, held
+    again = times.placed(replace(plan, recompute="full"))
+    return again, fullest(times.memory(again))
 
 
 def _space(base: TrainingPlan, block_count: int, fast_count: int, refused: "Counter[str]") -> Iterator[TrainingPlan]:

@@ -227,13 +227,14 @@ class CapturedStepTimes:
     def _limit(self, plan: TrainingPlan, room_bytes: int) -> MemoryLimit:
         schedule = plan_schedule(plan)
         homes = {stage: rank for rank, own in enumerate(rank_stages(schedule)) for stage in own}
-        stages = range(plan.pp * plan.chunk_count)
+        ranks = tuple(homes[stage] for stage in range(plan.pp * plan.chunk_count))
+
+        def in_flight(stage: int) -> int:
+            return int(max(held(schedule.ranks[ranks[stage]], lambda other: float(other == stage))))
+
         return MemoryLimit(
-            rank_bytes=room_bytes, rank=tuple(homes[stage] for stage in stages),
-            in_flight_count=tuple(
-                int(max(held(schedule.ranks[homes[stage]], lambda other, own=stage: other == own))) for stage in stages
-            ),
-        )  # fmt: skip
+            rank_bytes=room_bytes, rank=ranks, in_flight_count=tuple(in_flight(stage) for stage in range(len(ranks)))
+        )
 
 
 def fullest(memory: Sequence[RankMemory]) -> RankMemory:
