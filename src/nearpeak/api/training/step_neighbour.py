@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nearpeak.api.training.training_time import training_time
 from nearpeak.base.input_files import toml_of_file
-from nearpeak.core.systems.measured_neighbour import MeasuredNeighbour
+from nearpeak.core.systems.plan_answer import MeasuredNeighbour
 from nearpeak.core.systems.plan_words import training_plan_of
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearpeak.core.records.record_codec import Codec, Shape
-from nearpeak.core.systems.measured_neighbour import MeasuredNeighbour
+from nearpeak.core.systems.plan_answer import MeasuredNeighbour
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.system_timeline import Span
 

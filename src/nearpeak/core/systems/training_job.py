@@ -5,8 +5,7 @@ from typing import Any
 
 from nearpeak.core.records.record_codec import Codec
 from nearpeak.core.systems.goodput import GoodputReport
-from nearpeak.core.systems.measured_neighbour import MeasuredNeighbour
-from nearpeak.core.systems.plan_answer import PlanAnswer, PlanEdit
+from nearpeak.core.systems.plan_answer import MeasuredNeighbour, PlanAnswer, PlanEdit
 from nearpeak.core.systems.rank_memory import RankMemory
 from nearpeak.core.systems.second_order import SecondOrderStep
 from nearpeak.core.systems.training_answer import TrainingAnswer
