@@ -171,7 +171,7 @@ def _megatron_bridge(row: Row) -> tuple[TransformerShape, TrainingPlan, str]:
     )  # fmt: skip
     shape = shape_of(row["model"])
     # Dropless experts have extents that graphs cannot capture.
-    return shape, plan, "megatron-lm" if shape.experts else "megatron-bridge"
+    return shape, plan, "megatron-bridge-experts" if shape.experts else "megatron-bridge"
 
 
 def _korthikanti(row: Row) -> tuple[TransformerShape, TrainingPlan, str]:

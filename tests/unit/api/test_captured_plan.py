@@ -79,7 +79,19 @@ def test_micro_batches_follow_from_the_global_batch(step):
     assert twice.scaling_ratio < 1
 
 
-@pytest.mark.parametrize("words", ["pp=2,dp=4", "spatial=2x1,dp=4", "spatial=2x2,pp=2,dp=1", "pp=2,zero=1,dp=4"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pp=2,dp=4",
+        "spatial=2x1,dp=4",
+        "spatial=2x2,pp=2,dp=1",
+        "pp=2,zero=1,dp=4",
+        "pp=2,dp=4,schedule=interleaved:2",
+        "pp=2,dp=4,schedule=dualpipev",
+        "recompute=full,sharding=fsdp",
+        "pp=2,dp=2,spatial=2x1,recompute=full",
+    ],
+)
 def test_parts_of_shared_steps_add_up_and_the_words_state_the_plan(step, words):
     planned = plan_captured(step, cluster_of("8xh100_sxm"), words, global_batch=16 * BATCH)
     time = planned.time
@@ -89,6 +101,36 @@ def test_parts_of_shared_steps_add_up_and_the_words_state_the_plan(step, words):
     again = plan_captured(step, cluster_of("8xh100_sxm"), plan_words(planned.plan).replace(",micro=4", ""),
                           global_batch=16 * BATCH)  # fmt: skip
     assert (again.plan, again.time.step_s) == (planned.plan, time.step_s)
+
+
+def test_the_batch_of_a_step_does_not_depend_on_the_plan_unless_stated(step):
+    for words in ("dp=4", "pp=4", "pp=2,dp=2", "spatial=2x1,dp=2", "sharding=fsdp"):
+        planned = plan_captured(step, cluster_of("4xh100_sxm"), words)
+        assert planned.plan.global_batch == 4 * BATCH
+        assert any("--batch on each device whatever the plan, 16 images" in note for note in planned.time.notes)
+    stated = plan_captured(step, cluster_of("4xh100_sxm"), "pp=4", global_batch=8 * BATCH)
+    assert not any("--global-batch" in note for note in stated.time.notes)
+
+
+def test_recomputation_trades_time_for_memory_and_stands_among_the_changes(step):
+    plain, again = (plan_captured(step, cluster_of("2xh100_sxm"), f"pp=2,stages=2:2{words}", global_batch=8 * BATCH)
+                    for words in ("", ",recompute=full"))  # fmt: skip
+    assert again.time.step_s >= plain.time.step_s
+    assert again.fullest.parts["activations"] <= plain.fullest.parts["activations"]
+    assert any("recompute none → full" in edit.change for edit in plain.edits)
+    assert any("schedule 1f1b → interleaved" in edit.change for edit in plain.edits)
+
+
+def test_degrees_that_need_a_transformer_are_refused_before_the_model_is_captured(monkeypatch):
+    monkeypatch.setattr("nearpeak.api.training.captured_plan._captured", lambda *_: pytest.fail("captured"))
+    refusals = {
+        "tp=2": "tp=2 needs the shape", "cp=2": "cp=2 needs the shape", "pp=2,schedule=nonsense": "nonsense",
+        "recompute=selective": "recompute=full checkpoints its blocks",
+        "pp=2,schedule=dualpipev": "needs at least 2 p = 4 micro-batches, got 2",
+    }  # fmt: skip
+    for words, message in refusals.items():
+        with pytest.raises(SpecError, match=message):
+            plan_captured("resnet-50", cluster_of("2xh100_sxm"), words, batch=4)
 
 
 def test_stages_are_those_of_the_shortest_longest_one(step):
@@ -103,6 +145,12 @@ def test_stages_are_those_of_the_shortest_longest_one(step):
     other = max(longest, key=lambda counts: longest[counts])
     edits = plan_captured(step, cluster_of("2xh100_sxm"), f"pp=2,stages={other}").edits
     assert any(edit.change.startswith("stages ") and edit.plan.stage_layer_count == found for edit in edits)
+
+
+def test_the_search_recomputes_only_where_nothing_fits_otherwise(step):
+    planned = plan_captured(step, cluster_of("4xh100_sxm"), "")
+    assert planned.plan.recompute == "none"
+    assert all(result.plan.recompute == "none" for result in planned.search.front)
 
 
 def test_the_search_times_what_bounds_leave_open_and_returns_the_fastest(step):
@@ -151,13 +199,19 @@ def test_tf32_runs_products_of_fp32_on_matrix_units(step):
         ("pp=8", {}, "pp=8 stages, but only 4 numbered blocks; pp=4 would"),
         ("pp=2,stages=1:1", {}, "stages=1:1 add up to 2, but the step has 4 numbered blocks, 0 to 3"),
         ("pp=2,stages=1:1:1", {}, "stages=1:1:1: states layers of 3 stages for pp=2"),
-        ("pp=2,schedule=dualpipe", {}, "schedule=dualpipe is planned for language models"),
+        ("pp=2,schedule=dualpipe", {}, "schedule=dualpipe holds two copies of each stage, planned for language models"),
+        ("pp=4,schedule=interleaved:2", {}, "pp=4 stages of 2 chunks each, but only 4 numbered blocks; pp=2 would"),
+        ("pp=1,schedule=interleaved:2", {}, "schedule=interleaved:2 on one stage; state pp=2 or more"),
         ("spatial=2x", {}, "spatial='' must be a whole number of at least 1"),
         ("spatial=8", {}, "along the height, tile 7 of 8 reads beyond its direct neighbours"),
         ("branches=2", {}, "at most 1 run beside each other; its graph is a chain"),
         ("branches=2,pp=2", {}, "branches=2 is planned with dp alone"),
         ("spatial=3x3,dp=2", {}, "9 tiles of a replica do not divide 8 devices"),
-        ("recompute=full", {}, "recompute is planned for"),
+        (
+            "recompute=selective",
+            {},
+            "recompute=selective names no calls of a captured step; recompute=full checkpoints",
+        ),
         ("compiled", {}, "compiled is planned for"),
         ("framework=megatron-lm", {}, "framework=megatron-lm with sharding=none is not planned"),
         ("zero=2", {}, "sharding=zero2 is not planned"),
@@ -204,3 +258,23 @@ def test_a_saved_step_is_planned_by_the_command(step, tmp_path: Path):
     refused = run("--parallel", "dp=8", "--optimizer", "kfac")
     assert refused.exit_code != 0
     assert "--optimizer is for language models" in str(refused.exception)
+
+
+def test_ranks_of_branches_idle_in_a_part_of_their_own():
+    class Towers(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = (
+                torch.nn.Sequential(*(torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(count))) for count in (4, 2)
+            )
+
+        def forward(self, x):
+            return self.left(x) * self.right(x + 1)
+
+    images = (torch.empty(BATCH, 64, 64, 64),), {}
+    workload = capture_torch(Towers, lambda: images, CaptureOptions(step="train"), name="towers")
+    workload = replace(workload, origin={**workload.origin, "batch": str(BATCH)})
+    time = plan_captured(workload, cluster_of("2xh100_sxm"), "branches=2").time
+    assert fsum(part.time_s for part in time.parts) == pytest.approx(time.step_s, rel=1e-9)
+    assert min(part.time_s for part in time.parts) > -1e-9 * time.step_s
+    assert time.parts_s["branch idle"] > 0 == time.parts_s["imbalance"]

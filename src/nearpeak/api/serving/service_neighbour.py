@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nearpeak.base.input_files import toml_of_file
-from nearpeak.core.systems.service import MeasuredNeighbour
+from nearpeak.core.systems.plan_answer import MeasuredNeighbour
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target

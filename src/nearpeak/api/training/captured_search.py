@@ -7,6 +7,7 @@ from typing import Any
 
 from nearpeak.api.training.captured_time import CapturedStepTimes, fullest
 from nearpeak.core.systems.plan_answer import PlanAnswer, PlanResult
+from nearpeak.core.systems.rank_memory import RankMemory
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.training.plan_search.pareto_front import pareto_front
@@ -39,9 +40,12 @@ def captured_neighbours(plan: TrainingPlan, times: CapturedStepTimes, *, has_tf3
         changes += [_ALONE | {"tp": count, "has_branches": count > 1} for count in BRANCH_RANKS if count != plan.tp]
     changes += [{"sharding": name} for name in SHARDINGS if name != plan.sharding and replicas * plan.cp > 1]
     if plan.pp > 1:
-        changes += [{"schedule": "zb-h1"}] if plan.schedule == "1f1b" else [{"schedule": "1f1b"}]
+        names = [name for name in ("1f1b", "zb-h1") if name != plan.schedule or plan.chunk_count > 1]
+        changes += [{"schedule": name, "chunk_count": 1} for name in names]
+        changes += [{"schedule": "interleaved", "chunk_count": 2 * plan.chunk_count}]
         changes += [{"stage_layer_count": ()}] if plan.stage_layer_count else []
     changes += [{"dp_overlap": True}] if not plan.dp_overlap else []
+    changes += [{"recompute": "none" if plan.recompute == "full" else "full"}]
     changes += [{"precision": "tf32"}] if has_tf32 and plan.precision == "fp32" else []
     seen = {plan}
     for change in changes:
@@ -49,7 +53,8 @@ def captured_neighbours(plan: TrainingPlan, times: CapturedStepTimes, *, has_tf3
         inner = parts["tp"] * parts["cp"] * parts["pp"]
         if ranks % inner:
             continue
-        stages = {} if "pp" not in change else {"stage_layer_count": ()}
+        stages: dict[str, Any] = {} if {"pp", "chunk_count"}.isdisjoint(change) else {"stage_layer_count": ()}
+        stages |= {"schedule": "1f1b", "chunk_count": 1} if parts["pp"] == 1 else {}
         try:
             other = times.placed(_framed(replace(plan, **{"dp": ranks // inner} | stages | change)))
         except (SpecError, NotModelledError):
@@ -64,8 +69,8 @@ def searched_captured(
 ) -> PlanAnswer:
     """Return the fastest plan that fits on the ranks and at the batch of `base`, all others of the space timed.
 
-    A plan is left out where the proved bounds of its kernels, shared out over its ranks, in the shortest pipeline are
-    slower than the best step so far.
+    Blocks are recomputed where a plan does not fit otherwise: that is never faster. A plan is left out where the proved
+    bounds of its kernels, shared out over its ranks, in the shortest pipeline are slower than the best step so far.
 
     Args:
         base: a plan of replicas alone; micro-batch, batch, precision and framework are those of all plans.
@@ -78,8 +83,7 @@ def searched_captured(
     bound_s, best_s, legal = times.bound_s(), float("inf"), 0
     for plan in _space(base, times.block_count, fast_count, refused):
         try:
-            placed = times.placed(plan)
-            held = fullest(times.memory(placed))
+            placed, held = _least_recomputed(plan, times)
         except (SpecError, NotModelledError):
             refused["step"] += 1
             continue
@@ -113,6 +117,16 @@ def searched_captured(
     )  # fmt: skip
 
 
+def _least_recomputed(plan: TrainingPlan, times: CapturedStepTimes) -> tuple[TrainingPlan, RankMemory]:
+    """Return the plan with its stages and the memory of its fullest rank, recomputing only where it has to."""
+    placed = times.placed(replace(plan, recompute="none"))
+    held = fullest(times.memory(placed))
+    if held.fits:
+        return placed, held
+    again = times.placed(replace(plan, recompute="full"))
+    return again, fullest(times.memory(again))
+
+
 def _space(base: TrainingPlan, block_count: int, fast_count: int, refused: "Counter[str]") -> Iterator[TrainingPlan]:
     """Yield the plans of a search: replicas first, then stages, tiles and branches."""
     ranks = base.rank_count
@@ -121,6 +135,8 @@ def _space(base: TrainingPlan, block_count: int, fast_count: int, refused: "Coun
         {"pp": count, "cp": rows * columns, "tile_row_count": rows, "tile_column_count": columns}
         for rows, columns in TILES for count in stages
     ]  # fmt: skip
+    parts += [{"pp": count, "schedule": "interleaved", "chunk_count": 2}
+              for count in stages if 1 < count <= block_count // 2]  # fmt: skip
     parts += [{"tp": count, "has_branches": True} for count in BRANCH_RANKS if count > 1]
     for part in parts:
         inner = part.get("pp", 1) * part.get("cp", 1) * part.get("tp", 1)

@@ -14,15 +14,24 @@ from nearpeak.core.systems.rank_program import RankProgram, Transfer
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.systems.training.memory.stage_memory import saved_bytes_of, stage_memory
+from nearpeak.systems.training.memory.stage_memory import pass_memory, stage_memory
 from nearpeak.systems.training.memory.workload_memory import workload_memory
+from nearpeak.systems.training.pipeline_order import held, rank_stages
+from nearpeak.systems.training.programs.captured_step import rank_call
 from nearpeak.systems.training.programs.data_parallelism import data_parallelism
-from nearpeak.systems.training.programs.stage_calls import StageCalls, read_step, stage_blocks, stage_calls
+from nearpeak.systems.training.programs.stage_calls import (
+    StageCalls,
+    planned_step,
+    read_step,
+    stage_blocks,
+    stage_calls,
+)
 from nearpeak.systems.training.programs.step_branches import StepBranches, step_branches
 from nearpeak.systems.training.programs.workload_program import check_degrees, stage_program
 from nearpeak.systems.training.rank_lanes import Times, run_lanes
+from nearpeak.systems.training.schedules import plan_schedule
 from nearpeak.systems.training.stage_split import MemoryLimit, StageLayer, split_stages
-from nearpeak.systems.training.training_step import StepTime, step_time
+from nearpeak.systems.training.training_step import Beside, StepTime, step_time
 from nearpeak.targets import target_of
 
 if TYPE_CHECKING:
@@ -45,7 +54,8 @@ class CapturedStepTimes:
         self._blocks = stage_blocks(workload)
         self._times: dict[TrainingPlan, tuple[StepTime, float]] = {}
         self._memory: dict[TrainingPlan, tuple[RankMemory, ...]] = {}
-        self._branches: dict[tuple[int, str], StepBranches] = {}
+        self._workloads = {"none": workload}
+        self._branches: dict[tuple[int, str, str], StepBranches] = {}
 
     @property
     def block_count(self) -> int:
@@ -67,7 +77,7 @@ class CapturedStepTimes:
 
     def _step(self, plan: TrainingPlan) -> tuple[StepTime, float]:
         if plan not in self._times:
-            times, branches = self._durations(plan), self.branches(plan)
+            times, beside = self._durations(plan), self._beside(plan)
             programs = [self._program(own, plan) for own in self._stages(plan)]
             sends = (call.transfer for one in programs for call in one.forward if call.transfer)
             hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
@@ -75,7 +85,7 @@ class CapturedStepTimes:
             def run(clock_ratio: float) -> StepTime:
                 return step_time(
                     programs, plan, self._durations(plan, clock_ratio),
-                    hop_s=times.transfer(hop).time_s if hop else 0.0, wait_s=branches.wait_s if branches else 0.0,
+                    hop_s=times.transfer(hop).time_s if hop else 0.0, beside=beside,
                     host_count=1 if plan.rank_count == 1 else host_count(self._cluster), has_spans=True,
                 )  # fmt: skip
 
@@ -87,13 +97,16 @@ class CapturedStepTimes:
         if plan not in self._memory:
             check_degrees(self._workload.name, plan)
             device_bytes = self._target.dram.capacity_bytes
+            workload = self._planned(plan)
             if plan.pp * plan.cp * plan.tp == 1:
-                found = [workload_memory(self._workload, plan, device_bytes=device_bytes, context_bytes=CONTEXT_BYTES)]
+                found = [workload_memory(workload, plan, device_bytes=device_bytes, context_bytes=CONTEXT_BYTES)]
             else:
+                stages = self._stages(plan)
                 found = [
-                    stage_memory(self._workload, own, plan, device_bytes=device_bytes, context_bytes=CONTEXT_BYTES)
-                    for own in self._stages(plan)
-                ]
+                    stage_memory(workload, [stages[stage] for stage in own], plan, device_bytes=device_bytes,
+                                 context_bytes=CONTEXT_BYTES)
+                    for own in rank_stages(plan_schedule(plan))
+                ]  # fmt: skip
             self._memory[plan] = tuple(found)
         return self._memory[plan]
 
@@ -110,7 +123,7 @@ class CapturedStepTimes:
                 f"{self._workload.name}: branches={plan.tp} is planned with dp alone, not with pp or spatial; leave "
                 "those out"
             )
-        key = plan.tp, plan.precision
+        key, workload = (plan.tp, plan.precision, plan.recompute), self._planned(plan)
         if key not in self._branches:
             times = self._durations(plan)
 
@@ -119,24 +132,30 @@ class CapturedStepTimes:
                 return call.call_count * max(alone_s, self._stack.launch_s)
 
             self._branches[key] = step_branches(
-                self.step, self._workload, plan.tp, call_s=call_s,
+                read_step(workload), workload, plan.tp, call_s=call_s,
                 send_s=lambda size: times.transfer(Transfer(kind="send", bytes=size, dim="tp")).time_s if size else 0.0,
             )  # fmt: skip
         return self._branches[key]
+
+    def whole_calls(self, plan: TrainingPlan) -> tuple[Call, ...]:
+        """Return the products and the attention that run whole on every tile of an image."""
+        return tuple(call for own in self._stages(plan) if own.tiled for call in (*own.forward, *own.backward)
+                     if own.tiled.is_whole(call))  # fmt: skip
 
     def placed(self, plan: TrainingPlan) -> TrainingPlan:
         """Return the plan with the stages that make its longest stage shortest, as far as they fit into memory.
 
         Stages that the plan states stay. Where no split fits, it is the fastest.
         """
-        if plan.pp == 1 or plan.stage_layer_count or plan.chunk_count > 1 or plan.pp > self.block_count:
+        count = plan.pp * plan.chunk_count
+        if plan.pp == 1 or plan.stage_layer_count or count > self.block_count:
             return plan
         layers = self._layers(plan)
         room = (self._target.dram.capacity_bytes or 0) - CONTEXT_BYTES
         try:
-            counts = split_stages(layers, plan.pp, self._limit(plan, room) if room > 0 else None).layer_count
+            counts = split_stages(layers, count, self._limit(plan, room) if room > 0 else None).layer_count
         except (SpecError, NotModelledError):
-            counts = split_stages(layers, plan.pp).layer_count
+            counts = split_stages(layers, count).layer_count
         return replace(plan, stage_layer_count=counts)
 
     def bound_s(self) -> float:
@@ -152,8 +171,30 @@ class CapturedStepTimes:
 
     def _stages(self, plan: TrainingPlan) -> list[StageCalls]:
         branches = self.branches(plan)
-        blocks = self._blocks if plan.pp > 1 else ()
-        return [stage_calls(self._workload, plan, stage, blocks=blocks, branches=branches) for stage in range(plan.pp)]
+        workload, blocks = self._planned(plan), self._blocks if plan.pp > 1 else ()
+        return [
+            stage_calls(workload, plan, stage, blocks=blocks, branches=branches)
+            for stage in range(plan.pp * plan.chunk_count)
+        ]
+
+    def _planned(self, plan: TrainingPlan) -> Workload:
+        """Return the step as the plan runs it, kept, so that what is read of it is read once."""
+        if plan.recompute not in self._workloads:
+            self._workloads[plan.recompute] = planned_step(self._workload, plan, self._blocks)
+        return self._workloads[plan.recompute]
+
+    def _beside(self, plan: TrainingPlan) -> Beside | None:
+        """Return what the other ranks of branches run beside the one whose program is shown."""
+        branches = self.branches(plan)
+        if branches is None:
+            return None
+        step = read_step(self._planned(plan))
+        forward, backward = (
+            tuple(rank_call(call) for call in branches.others(calls)) for calls in (step.forward, step.backward)
+        )
+        program = RankProgram(stage=0, chunk=0, layer_count=0, forward=forward, backward=backward, weight=(),
+                              parameter_count=0)  # fmt: skip
+        return Beside(program, plan.tp - 1, branches.wait_s)
 
     def _program(self, own: StageCalls, plan: TrainingPlan) -> RankProgram:
         check_degrees(self._workload.name, plan)
@@ -164,30 +205,36 @@ class CapturedStepTimes:
     def _layers(self, plan: TrainingPlan) -> list[StageLayer]:
         """Return the blocks as layers of stages, what lies before and after them with the first and the last."""
         count = self.block_count
-        each = replace(plan, pp=count, stage_layer_count=(1,) * count, schedule="1f1b")
-        times, found = self._durations(plan), list[StageLayer]()
+        each = replace(
+            plan, pp=count, chunk_count=1, stage_layer_count=(1,) * count, schedule="1f1b",
+            global_batch=plan.dp * plan.micro_batch,
+        )  # fmt: skip
+        times, workload, found = self._durations(plan), self._planned(plan), list[StageLayer]()
         for block in range(count):
-            own = stage_calls(self._workload, each, block, blocks=self._blocks)
+            own = stage_calls(workload, each, block, blocks=self._blocks)
             passes_s = [
                 run_lanes([ranked for call in calls for ranked in own.ranked(call, is_backward=is_back)], times,
                           is_backward=is_back).time_s
                 for is_back, calls in ((False, own.forward), (True, own.backward))
             ]  # fmt: skip
-            held = stage_memory(self._workload, own, replace(each, global_batch=plan.dp * plan.micro_batch))
-            saved = saved_bytes_of(self._workload, own)
+            parts = stage_memory(workload, [own], each).parts
             found.append(StageLayer(
-                forward_s=passes_s[0], backward_s=passes_s[1], activation_bytes=saved,
-                state_bytes=sum(held.parts[kind] for kind in ("weights", "gradients", "optimizer", "buckets")),
+                forward_s=passes_s[0], backward_s=passes_s[1], activation_bytes=pass_memory(workload, own).saved_bytes,
+                state_bytes=sum(parts[kind] for kind in ("weights", "gradients", "optimizer", "buckets")),
             ))  # fmt: skip
         return found
 
     def _limit(self, plan: TrainingPlan, room_bytes: int) -> MemoryLimit:
-        from nearpeak.systems.training.memory.stage_layers import chunks_in_flight
+        schedule = plan_schedule(plan)
+        homes = {stage: rank for rank, own in enumerate(rank_stages(schedule)) for stage in own}
+        ranks = tuple(homes[stage] for stage in range(plan.pp * plan.chunk_count))
+
+        def in_flight(stage: int) -> int:
+            return int(max(held(schedule.ranks[ranks[stage]], lambda other: float(other == stage))))
 
         return MemoryLimit(
-            rank_bytes=room_bytes, rank=tuple(range(plan.pp)),
-            in_flight_count=tuple(chunks_in_flight(plan, stage) for stage in range(plan.pp)),
-        )  # fmt: skip
+            rank_bytes=room_bytes, rank=ranks, in_flight_count=tuple(in_flight(stage) for stage in range(len(ranks)))
+        )
 
 
 def fullest(memory: Sequence[RankMemory]) -> RankMemory:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from nearpeak.api.training.search_bounds import program_bound
 from nearpeak.api.training.second_order_time import second_order_time
+from nearpeak.api.training.step_neighbour import nearest_step
 from nearpeak.api.training.training_time import training_time
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.goodput import GoodputReport
 from nearpeak.core.systems.plan_answer import PlanAnswer, PlanEdit
+from nearpeak.core.systems.plan_words import training_plan_of
 from nearpeak.core.systems.rank_memory import RankMemory
 from nearpeak.core.systems.training_answer import TrainingAnswer
 from nearpeak.core.systems.training_job import PlannedTraining
@@ -78,12 +80,28 @@ def plan_training(
             plan, others, step_time=lambda other: time(other).step_s, memory=lambda other: _fullest(held(other)),
             interval_ratio=resolution(answer),
         )  # fmt: skip
+    neighbour = nearest_step(shape, plan, target_of(cluster.target), stack) if with_edits else None
     nearest = "" if _fullest(held(plan)).fits else _nearest_change(shape, cluster, plan, stack, device_bytes)
     return PlannedTraining(
         model=shape.name, target=cluster.target, device_count=cluster.device_count, fabric=cluster.fabric.name,
         plan=plan, time=answer, memory=held(plan), usd_per_device_hour=usd_per_device_hour, edits=edits, search=search,
-        goodput=goodput, nearest_change=nearest,
+        goodput=goodput, nearest_change=nearest, neighbour=neighbour,
         second_order=None if optimizer == "adamw" else second_order_time(shape, plan, cluster, answer, optimizer),
+    )  # fmt: skip
+
+
+def stated_plan(
+    words: str, cluster: Cluster, *, stack: str, sequence: int, global_batch: int = 0, tokens_per_step: float = 0.0,
+    precision: str = "bf16",
+) -> TrainingPlan:  # fmt: skip
+    """Return the plan that words state for a cluster, by the memory rules of the framework that a stack runs.
+
+    Raises:
+        SpecError: a word is unknown or stated twice, or the degrees do not make up the devices.
+    """
+    return training_plan_of(
+        words, cluster.device_count, sequence=sequence, global_batch=global_batch, tokens_per_step=tokens_per_step,
+        precision=precision, defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm")},
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ _BETWEEN_KERNELS = ("host", "exposed tp", "exposed ep", "exposed cp")
 """Parts of a step in which a board waits between kernels of a pass."""
 PEAK_UNITS = {
     "fp32": "vector.fp32", "tf32": "tensor.tf32", "fp16": "tensor.fp16", "bf16": "tensor.bf16",
-    "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-block": "tensor.fp8", "mxfp8": "tensor.fp8",
-    "nvfp4": "tensor.fp4",
+    "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-row": "tensor.fp8", "fp8-block": "tensor.fp8",
+    "mxfp8": "tensor.fp8", "nvfp4": "tensor.fp4",
 }  # fmt: skip
 """Unit whose documented rate is the peak of a recipe's products."""
 TF32_NOTE = (
@@ -297,7 +297,8 @@ def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
         "host": f"stack {stack.name}",
         **dict.fromkeys(("exposed tp", "exposed pp", "exposed dp", "exposed ep", "exposed cp"), moves),
         "bubble": "pipeline schedule of equal stages",
-        "imbalance": "predicted times of the stages or branches", "optimizer": kernels,
+        "imbalance": "predicted times of the stages", "branch idle": "predicted times of the branches",
+        "optimizer": kernels,
         "straggler": "spread of equal hosts, 1 % (39 H100 hosts)",
     }  # fmt: skip
 

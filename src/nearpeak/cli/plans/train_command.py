@@ -23,7 +23,8 @@ _FABRIC = typer.Option("", "--fabric", help="Network between nodes (ib400, ib_hd
 _PLAN = typer.Option(
     "", "--parallel",
     help="Plan, e.g. tp=8,pp=2,schedule=interleaved:4,recompute=selective,zero=1,sp; stages=9:8:8:7 are layers of "
-    "each stage; captured models take dp, pp, spatial=2x2 (tiles of images) and branches=2. Searched for without it.",
+    "each stage; captured models take dp, pp, schedule, recompute=full, spatial=2x2 (tiles of images) and "
+    "branches=2. Searched for without it.",
 )  # fmt: skip
 _GOODPUT = typer.Option(
     "", "--goodput", help="Long run with failures, e.g. checkpoint=60s,restart=10min,mtbf=3.1h,spares=2%,repair=1d; "
@@ -34,6 +35,11 @@ _OPTIMIZER = typer.Option(
     "between updates; ranks that do nothing but inverses)."
 )  # fmt: skip
 _BATCH = typer.Option(0, "--batch", min=0, help="Captured models: images or samples of a replica's micro-batch.")
+_GLOBAL_BATCH = typer.Option(
+    0, "--global-batch", min=0, help="Sequences (captured models: images or samples) of one step on all devices. "
+    "Unless given, 8 micro-batches for each replica and stage, 8 sequences for each device in a search; captured models: "
+    "--batch on each device, whatever the plan."
+)  # fmt: skip
 _PRECISION = typer.Option(
     "", "--precision", help="bf16, fp16, tf32, fp8-current, fp8-delayed, …; bf16, captured models as captured."
 )  # fmt: skip
@@ -52,7 +58,7 @@ def train(
     parallel: str = _PLAN,
     batch: int = _BATCH,
     sequence: int = typer.Option(0, "--sequence", min=0, help="Tokens per sequence; 4096 for language models."),
-    global_batch: int = typer.Option(0, "--global-batch", min=0, help="Sequences of one step."),
+    global_batch: int = _GLOBAL_BATCH,
     tokens_per_step: str = typer.Option("", "--tokens-per-step", help="Tokens of one step, e.g. 4M."),
     precision: str = _PRECISION,
     stack: str = _STACK,
@@ -107,8 +113,8 @@ def _of_shape(
     model: str, cluster: "Cluster", words: str, tokens_per_step: str, settings: dict[str, Any]
 ) -> "PlannedTraining":
     """Return the plan of a language model, whose layers follow from its extents."""
-    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
-    from nearpeak.core.systems.plan_words import batch_of, check_batch, training_plan_of
+    from nearpeak.api.training.job_plan import plan_training, stated_plan
+    from nearpeak.core.systems.plan_words import batch_of, check_batch
     from nearpeak.frontends.huggingface.transformer_models import shape_of
 
     if settings.pop("batch"):
@@ -119,9 +125,8 @@ def _of_shape(
     check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
     plan = None
     if words:
-        plan = training_plan_of(words, cluster.device_count, sequence=sequence, global_batch=global_batch,
-                                tokens_per_step=tokens, precision=precision,
-                                defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm")})  # fmt: skip
+        plan = stated_plan(words, cluster, stack=stack, sequence=sequence, global_batch=global_batch,
+                           tokens_per_step=tokens, precision=precision)  # fmt: skip
     count = global_batch or batch_of(tokens, sequence, cluster.device_count)
     stated = {"sequence": sequence, "global_batch": count, "precision": precision, "stack": stack}
     return plan_training(model, cluster, plan, **(settings | stated))

@@ -1,4 +1,4 @@
-"""Answers of a search for training plans: the best plan, the undominated ones, and counts of the refused."""
+"""Answers of a search for plans: the best, the undominated ones, counts of the refused, and measured neighbours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,3 +69,26 @@ class PlanEdit:
     """Saved time over the present step's, negative where it is slower; none where it does not fit."""
     is_beyond_interval: bool
     """Whether the change is larger than the interval of predictions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredNeighbour:
+    """A public measurement near a question, and what is predicted for it."""
+
+    name: str
+    """Devices, model, layout and load or batch of the measurement."""
+    source: str
+    """Where it was published."""
+    distance: str
+    """What differs from the question, in words."""
+    distance_count: float
+    """The same as a number: 0 for the very same question, 1 for another engine or a model of four times the size."""
+    measured_s: float
+    """Measured time per output token of a service, or of a training step."""
+    predicted_s: float
+    """Predicted time of the same."""
+
+    @property
+    def error_ratio(self) -> float:
+        """Predicted over measured time, less one."""
+        return self.predicted_s / self.measured_s - 1

@@ -46,7 +46,7 @@ def training_plan_of(
     """
     values = {**(defaults or {}), **_values_of(text)}
     if "stage_layer_count" in values:
-        values.setdefault("pp", len(values["stage_layer_count"]))
+        values.setdefault("pp", max(len(values["stage_layer_count"]) // values.get("chunk_count", 1), 1))
     degrees = {name: values.get(name, 1) for name in ("tp", "pp", "cp")}
     inner = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if "dp" not in values:

@@ -8,6 +8,8 @@ from nearpeak.core.work.case import Case
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
 PASSES = ("forward", "backward", "weight", "optimizer")
 """Passes of a step: `backward` gives gradients of inputs, `weight` those of weights."""
+RECOMPUTED = "recomputed."
+"""Beginning of the names of calls of the forward pass that run once more in the backward pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class Transfer:
     dim: str
     """Mesh dimension: `tp`, `cp`, `ep`, `dp` (replicas, dp × cp ranks), `edp` (replicas of an expert) or `pp`; under
     hsdp `dp_shard` and `dp_replica` for replicas that share parameters and for those that hold the same."""
+    copy_count: int = 1
+    """Copies of a row in an exchange of which those for one node cross the network together: a token's experts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class RankCall:
     """Kernels that the host launches for one call."""
     is_dynamic: bool = False
     """Whether its extents are data that the host reads first (rows of experts), so that no CUDA graph holds it."""
+    is_read: bool = False
+    """Whether the host waits for its result before it launches what follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

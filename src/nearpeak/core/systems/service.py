@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearpeak.core.records.record_codec import Codec, Shape
+from nearpeak.core.systems.plan_answer import MeasuredNeighbour
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.system_timeline import Span
 
@@ -57,24 +58,6 @@ class ServiceTimeline:
     """Waiting requests."""
     kv_ratio: tuple[float, ...]
     """KV blocks in use, of all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredNeighbour:
-    """A public measurement near a question, and what is predicted for it."""
-
-    name: str
-    """Device, engine, model, layout and load of the measurement."""
-    source: str
-    """Where it was published."""
-    distance: str
-    """What differs from the question, in words."""
-    distance_count: float
-    """The same as a number: 0 for the very same question, 1 for another engine or a model of four times the size."""
-    measured_s: float
-    """Measured time per output token."""
-    predicted_s: float
-    """Predicted time per output token of the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from nearpeak.core.systems.system_timeline import Span
 
 PART_NAMES = (
     "proved bound", "kernels below peak", "host", "exposed tp", "exposed pp", "exposed dp", "exposed ep", "exposed cp",
-    "bubble", "imbalance", "optimizer", "straggler",
+    "bubble", "imbalance", "branch idle", "optimizer", "straggler",
 )  # fmt: skip
 """Parts of a step, in the order of a waterfall."""
 

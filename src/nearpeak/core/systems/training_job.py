@@ -5,7 +5,7 @@ from typing import Any
 
 from nearpeak.core.records.record_codec import Codec
 from nearpeak.core.systems.goodput import GoodputReport
-from nearpeak.core.systems.plan_answer import PlanAnswer, PlanEdit
+from nearpeak.core.systems.plan_answer import MeasuredNeighbour, PlanAnswer, PlanEdit
 from nearpeak.core.systems.rank_memory import RankMemory
 from nearpeak.core.systems.second_order import SecondOrderStep
 from nearpeak.core.systems.training_answer import TrainingAnswer
@@ -46,6 +46,8 @@ class PlannedTraining:
     """What a second-order optimizer adds to the step; none unless asked for."""
     item: str = "tokens"
     """What the step's count is of: tokens, or the images, sequences or samples of a captured step."""
+    neighbour: MeasuredNeighbour | None = None
+    """The nearest public measurement; none for captured steps, and where it was not asked for."""
     scaling_ratio: float | None = None
     """Items per second over those of as many single devices with the same micro-batches; none where not computed."""
 

@@ -7,7 +7,9 @@ from nearpeak.errors import SpecError
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 RECOMPUTES = ("none", "selective", "full")
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8-delayed", "fp8-current", "fp8-block", "mxfp8", "nvfp4")
+PRECISIONS = (
+    "fp32", "tf32", "fp16", "bf16", "fp8-delayed", "fp8-current", "fp8-row", "fp8-block", "mxfp8", "nvfp4",
+)  # fmt: skip
 FRAMEWORKS = ("megatron-lm", "deepspeed", "fsdp2", "ddp")
 
 
@@ -66,7 +68,7 @@ class TrainingPlan:
     is_compiled: bool = False
     """Whether pointwise calls are fused (torch.compile or hand-written fused layers)."""
     stage_layer_count: tuple[int, ...] = ()
-    """Layers of each pipeline stage (captured models: numbered blocks); empty for equal shares."""
+    """Layers of each pipeline stage (captured models: numbered blocks), chunk by chunk; empty for equal shares."""
     tile_row_count: int = 1
     """Parts of an image's height; cp ranks of a captured model hold rows × columns tiles of each image."""
     tile_column_count: int = 1
@@ -103,13 +105,12 @@ class TrainingPlan:
 
     def _check_parts(self) -> None:
         """Refuse a stage split that is none of the plan's stages, and tiles that are not its ranks."""
-        if self.stage_layer_count and (
-            len(self.stage_layer_count) != self.pp or min(self.stage_layer_count) < 1 or self.chunk_count > 1
-        ):
+        count = self.pp * self.chunk_count
+        if self.stage_layer_count and (len(self.stage_layer_count) != count or min(self.stage_layer_count) < 1):
             counts = ":".join(map(str, self.stage_layer_count))
             raise SpecError(
                 f"stages={counts}: states layers of {len(self.stage_layer_count)} stages for pp={self.pp} with "
-                f"{self.chunk_count} chunk(s); one number of at least 1 for each stage of one chunk would be right"
+                f"{self.chunk_count} chunk(s); {count} numbers of at least 1, one for each chunk, would be right"
             )
         tile_count = self.tile_row_count * self.tile_column_count
         if min(self.tile_row_count, self.tile_column_count) < 1 or (tile_count > 1 and tile_count != self.cp):

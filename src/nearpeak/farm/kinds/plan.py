@@ -5,7 +5,7 @@ from typing import Any
 
 from nearpeak.farm.kinds import Kind, Payload, need
 
-_NUMBERS = {"sequence": (int, type(None)), "global_batch": (int, type(None))}
+_NUMBERS = {name: (int, type(None)) for name in ("sequence", "global_batch", "batch")}
 _TEXTS = {name: (str, type(None)) for name in ("fabric", "parallel", "precision", "stack")}
 
 
@@ -17,19 +17,26 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.api.training.job_plan import plan_training
-    from nearpeak.core.systems.plan_words import training_plan_of
+    from nearpeak.api.training.captured_plan import is_captured, plan_captured
+    from nearpeak.api.training.job_plan import plan_training, stated_plan
     from nearpeak.targets.clusters import cluster_of
 
+    model, words = payload["model"], payload.get("parallel") or ""
     cluster = cluster_of(payload["on"], payload.get("fabric") or "")
-    sequence, batch = payload.get("sequence") or 4096, payload.get("global_batch") or 8 * cluster.device_count
-    precision, words = payload.get("precision") or "bf16", payload.get("parallel") or ""
-    plan = None
+    sequence, batch = payload.get("sequence") or 0, payload.get("global_batch") or 0
+    precision, stack = payload.get("precision") or "", payload.get("stack") or ""
+    if is_captured(model):
+        return plan_captured(
+            model, cluster, words, batch=payload.get("batch") or 0, global_batch=batch, sequence=sequence,
+            precision=precision, stack=stack,
+        ).record()  # fmt: skip
+    sequence, batch = sequence or 4096, batch or 8 * cluster.device_count
+    precision, stack, plan = precision or "bf16", stack or "megatron-lm", None
     if words:
-        plan = training_plan_of(words, cluster.device_count, sequence=sequence, global_batch=batch, precision=precision)
+        plan = stated_plan(words, cluster, stack=stack, sequence=sequence, global_batch=batch, precision=precision)
     return plan_training(
-        payload["model"], cluster, plan, stack=payload.get("stack") or "megatron-lm", sequence=sequence,
-        global_batch=batch, precision=precision, with_edits=plan is None,
+        model, cluster, plan, stack=stack, sequence=sequence, global_batch=batch, precision=precision,
+        with_edits=plan is None,
     ).record()  # fmt: skip
 
 

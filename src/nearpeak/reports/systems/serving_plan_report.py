@@ -183,7 +183,7 @@ def _trust(planned: PlannedServing) -> Iterator[Block]:
         words.append("host times of this engine are assumed ('plan calibrate-serving' fits them)")
     if planned.neighbour is not None:
         near = planned.neighbour
-        error = 100 * (near.predicted_s / near.measured_s - 1)
+        error = 100 * near.error_ratio
         words.append(
             f"the nearest public point, at distance {near.distance_count:.1f}, is predicted {error:+.0f} % off"
         )

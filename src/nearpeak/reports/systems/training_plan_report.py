@@ -25,7 +25,8 @@ _ADVICE = {
     "exposed ep": "expert groups inside one node",
     "exposed cp": "a smaller context-parallel degree",
     "bubble": "more micro-batches per step, or a schedule with more chunks per rank",
-    "imbalance": "stages of equal time (stages=…), or branches of equal time",
+    "imbalance": "stages of equal time (stages=…)",
+    "branch idle": "branches of equal time, or the ranks as replicas (dp)",
     "optimizer": "an optimizer sharded over the replicas (zero=1)",
     "straggler": "equal hosts; the wait grows with the number of hosts",
 }
@@ -48,7 +49,10 @@ def document_of(planned: PlannedTraining) -> Document:
     plan, time = planned.plan, planned.time
     sequences = f"{plan.global_batch:,} sequence{'s' * (plan.global_batch > 1)} of {plan.sequence:,} tokens a step"
     if planned.item != "tokens":
-        sequences = f"{plan.global_batch:,} {planned.item} a step, {plan.micro_batch:,} in a replica's micro-batch"
+        sequences = (
+            f"{plan.global_batch:,} {planned.item} a step: {plan.dp:,} replica{'s' * (plan.dp > 1)} × "
+            f"{plan.micro_batch_count:,} micro-batch{'es' * (plan.micro_batch_count > 1)} of {plan.micro_batch:,}"
+        )
     how = "found by search" if planned.search else "as given"
     where = f"{planned.device_count} × {planned.target} ({planned.fabric})"
     blocks: list[Block] = [_waterfall(planned)]
@@ -57,9 +61,8 @@ def document_of(planned: PlannedTraining) -> Document:
     blocks += _frontier(planned)
     blocks += _second_order(planned)
     blocks += _goodput(planned)
-    blocks.append(
-        Details("Memory by stage, stage times, ground and trust of each figure (--why)", tuple(_why(planned)))
-    )
+    blocks.append(_trust(planned))
+    blocks.append(Details("Memory by stage, stage times and ground of each figure (--why)", tuple(_why(planned))))
     if time.spans:
         blocks.append(_timeline(time.spans))
     return Document(
@@ -272,6 +275,20 @@ def _long(time_s: float) -> str:
     return brief(time_s, "s")
 
 
+def _trust(planned: PlannedTraining) -> Text:
+    """Return what the step may be trusted for: whose data it rests on, and the nearest public measurement."""
+    shares = ", ".join(f"{name} {whole_percent(share)}" for name, share in planned.time.trust.items())
+    near = planned.neighbour
+    if near is None:
+        nearest = "no public step of such a model is at hand"
+    else:
+        nearest = (
+            f"the nearest public step, at distance {near.distance_count:.1f}, is predicted "
+            f"{100 * near.error_ratio:+.0f} % off"
+        )
+    return Text(f"Trust: times of the step by where they come from: {shares}; {nearest}.", "muted")
+
+
 def _why(planned: PlannedTraining) -> Iterator[Block]:
     """Yield what the verdict rests on."""
     heads = ("stage", "~peak at", "#allocated_bytes|tensors", "#reserved_bytes|reserved", "~>parts")
@@ -285,8 +302,13 @@ def _why(planned: PlannedTraining) -> Iterator[Block]:
         columns=columns("stage", *(f"#{name}|{name[:-2]}" for name in names)), name="stages",
         caption="Time of one micro-batch on each stage", rows=[tuple(stage) for stage in planned.time.stages],
     )  # fmt: skip
-    shares = ", ".join(f"{name} {whole_percent(share)}" for name, share in planned.time.trust.items())
-    yield Text(f"Share of the step by where its times come from: {shares}")
+    if planned.neighbour is not None:
+        near = planned.neighbour
+        yield Text(
+            f"Nearest public step: {near.name}: {brief(near.measured_s, 's')} measured, {brief(near.predicted_s, 's')} "
+            f"predicted; {near.distance}. Another stack or format, or a model of four times the size, is a step of "
+            f"distance; another maker's or older device two. Source: {near.source}."
+        )
     yield from (Text(note) for note in planned.time.notes)
 
 

@@ -6,11 +6,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nearpeak.base.identity_key import Same
-from nearpeak.core.systems.rank_program import RankCall, RankProgram
+from nearpeak.core.systems.rank_program import RECOMPUTED, RankCall, RankProgram
 from nearpeak.systems.training.programs.backward_order import interleaved_backward
 
-RECOMPUTED = "recomputed."
-"""Beginning of the names of calls of the forward pass that run once more in the backward pass."""
 _SEND = ("send", "pp")
 
 

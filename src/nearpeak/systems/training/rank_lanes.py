@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from nearpeak.core.systems.duration import WHOLE, KernelDuration, Taken, TransferDuration
-from nearpeak.core.systems.rank_program import RankCall, Transfer
+from nearpeak.core.systems.rank_program import RECOMPUTED, RankCall, Transfer
 from nearpeak.core.systems.stack import Stack
 from nearpeak.core.work.case import Case
 from nearpeak.systems.training.tensor_overlap import OverlappedCall, overlap_time
@@ -15,7 +15,6 @@ KernelTimes = Callable[[Case, Taken], KernelDuration]
 """Gives the time of a case on what a collective beside it leaves of the device."""
 TransferTimes = Callable[[Transfer], TransferDuration]
 """Gives the time of a collective."""
-_RECOMPUTED = "recomputed."
 _PRODUCTS = ("gemm", "scaled_gemm", "grouped_gemm")
 _REPLICAS = ("dp", "edp", "dp_shard", "dp_replica")
 """Dimensions whose collectives beside the queue are of parameters and gradients; the others are of activations."""
@@ -109,7 +108,8 @@ def _sums(first: Mapping[Key, float], second: Mapping[Key, float]) -> dict[Key, 
 def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_backward: bool = False) -> LaneTime:
     """Return what `calls` take on one rank.
 
-    Kernels run in order; each starts when the device is free and the host has launched it. A collective in the queue
+    Kernels run in order; each starts when the device is free and the host has launched it. The host runs ahead but for
+    results that it reads. A collective in the queue
     is a kernel without a proved bound. Beside the queue:
 
     - a gather of parameters starts when the one before it is used (prefetch of one unit), and the kernels after it
@@ -142,6 +142,8 @@ def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_ba
             lanes.run_beside(call, call.transfer)
         elif call.transfer is not None:
             lanes.run_transfer(call, call.transfer)
+        if isinstance(call, RankCall) and call.is_read:
+            lanes.read()
     return lanes.total()
 
 
@@ -186,7 +188,7 @@ class _Lanes:
 
     def _launch(self, call: RankCall) -> float:
         """Return the host time of one call: its own, and the driver's for each further kernel."""
-        each_s = self._launch_s if call.name.startswith(_RECOMPUTED) else self._back_s
+        each_s = self._launch_s if call.name.startswith(RECOMPUTED) else self._back_s
         return each_s + self._further_s * (call.kernel_count - 1)
 
     def _wait_for_host(self, call: RankCall, each_s: float) -> float:
@@ -209,6 +211,10 @@ class _Lanes:
         part[2] += count * duration.high_s
         steps = duration.distance_count
         total.distances_s[steps] = total.distances_s.get(steps, 0.0) + count * duration.time_s
+
+    def read(self) -> None:
+        """Let the host wait for the device, which finds its queue empty afterwards."""
+        self._host_s = max(self._host_s, self._device_s)
 
     def run_kernel(self, call: RankCall, case: Case) -> None:
         """Run a kernel in the queue."""

@@ -17,7 +17,7 @@ from nearpeak.systems.training.pass_order import pass_order
 from nearpeak.systems.training.pipeline_executor import StageTimes, pipeline_step
 from nearpeak.systems.training.pipeline_order import rank_stages
 from nearpeak.systems.training.rank_lanes import LaneTime, Times, run_lanes
-from nearpeak.systems.training.schedules import schedule_of, splits_backward
+from nearpeak.systems.training.schedules import plan_schedule, splits_backward
 from nearpeak.systems.training.tensor_overlap import overlapped
 
 HOST_SPREAD_RATIO = 0.01
@@ -43,6 +43,17 @@ class ChunkRun:
     """Update of the parameters."""
 
 
+class Beside(NamedTuple):
+    """What other ranks run while a rank of a stage runs its program: branches of the graph, for one micro-batch."""
+
+    program: RankProgram
+    """Passes of all of them."""
+    rank_count: int
+    """Other ranks."""
+    wait_s: float
+    """Time that the rank itself waits for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
     """A step and its parts."""
@@ -53,7 +64,8 @@ class StepTime:
     """Its parts by name of `PART_NAMES`, which add up to it.
 
     Kernels, host and collectives of a micro-batch are the mean over the pipeline's ranks; what the busier ranks run
-    beyond it is imbalance. The end of the step is that of the rank that ends last.
+    beyond it is imbalance. Under branches they are the mean over the ranks of a replica, and waits for each other are
+    branch idle. The end of the step is that of the rank that ends last.
     """
     stages: tuple[StageTime, ...]
     """Times of each stage."""
@@ -66,15 +78,15 @@ class StepTime:
 
 
 def step_time(
-    programs: Sequence[RankProgram], plan: TrainingPlan, times: Times, *, hop_s: float = 0.0, wait_s: float = 0.0,
-    host_count: int = 1, has_spans: bool = False,
+    programs: Sequence[RankProgram], plan: TrainingPlan, times: Times, *, hop_s: float = 0.0,
+    beside: Beside | None = None, host_count: int = 1, has_spans: bool = False,
 ) -> StepTime:  # fmt: skip
     """Return the time of one step of `plan`.
 
     Args:
         programs: those of one rank of each stage, chunk by chunk.
         hop_s: time of a message between stages.
-        wait_s: time in which a rank of each stage waits for the others of its stage, for one micro-batch.
+        beside: what other ranks of the only stage run meanwhile.
         host_count: hosts that wait for one another in each step.
         has_spans: whether the timeline of the pipeline is returned.
 
@@ -82,10 +94,10 @@ def step_time(
         SpecError: the programs are not those of the plan's stages, or no schedule has the plan's name and degrees.
     """
     chunks = _run_chunks(programs, plan, times)
-    schedule = schedule_of(
-        plan.schedule if plan.pp > 1 else "1f1b", plan.pp, plan.micro_batch_count, plan.chunk_count
-    )  # fmt: skip
-    pipelines = _pipelines(schedule, chunks, plan, times.stack.micro_batch_s + wait_s, hop_s, has_spans=has_spans)
+    schedule = plan_schedule(plan)
+    others = _others(beside, chunks[0], plan, times)
+    fixed_s = times.stack.micro_batch_s + others.wait_s
+    pipelines = _pipelines(schedule, chunks, plan, fixed_s, hop_s, has_spans=has_spans)
     moving = pipelines.moving
     ranks = [[(chunks[stage], count) for stage, count in own.items()] for own in rank_stages(schedule)]
     ends_s = [
@@ -93,7 +105,7 @@ def step_time(
         for rank, own in enumerate(ranks)
     ]
     last = max(range(plan.pp), key=ends_s.__getitem__)
-    parts_s, device = _parts(ranks, plan, times, pipelines, last, wait_s=plan.micro_batch_count * wait_s)
+    parts_s, device = _parts(ranks, plan, times, pipelines, last, others)
     parts_s["straggler"] = straggler_wait_s(host_count, HOST_SPREAD_RATIO * fsum(parts_s.values()))
     flop = sum(chunk.forward.flop for chunk in chunks) * plan.micro_batch_count / plan.pp
     return StepTime(
@@ -115,18 +127,29 @@ class _Pipelines(NamedTuple):
     """With them."""
 
 
+class _Others(NamedTuple):
+    """Other ranks of a stage."""
+
+    work: LaneTime
+    """All that they run for one micro-batch."""
+    rank_count: int
+    """How many they are."""
+    wait_s: float
+    """Wait of the rank that is shown, for one micro-batch."""
+
+
 _Chunks = Sequence[tuple[ChunkRun, int]]
 """Runs of a rank's chunks, and the micro-batches that it runs through each."""
 
 
 def _parts(
-    ranks: Sequence[_Chunks], plan: TrainingPlan, times: Times, pipelines: _Pipelines, last: int, *, wait_s: float
+    ranks: Sequence[_Chunks], plan: TrainingPlan, times: Times, pipelines: _Pipelines, last: int, others: _Others
 ) -> tuple[dict[str, float], LaneTime]:
     """Return the parts of the step but for stragglers, and all that the rank runs that ends last.
 
     Args:
         last: the rank that ends last.
-        wait_s: waits for the other ranks of a stage, over all micro-batches.
+        others: the other ranks of the stage.
     """
     even, still, moving = pipelines
     update = LaneTime()
@@ -135,14 +158,15 @@ def _parts(
     busy_s, shown = fsum(still.busy_s) / len(ranks), ranks
     if busy_s > still.stop_s[last]:  # the end of the step decides which rank is last: it may be one with little work
         busy_s, shown = still.busy_s[last], ranks[last : last + 1]
-    work = _passes(shown)
+    own, wait_s = _passes(shown), plan.micro_batch_count * others.wait_s
+    work = own.joined(others.work.scaled(plan.micro_batch_count)).scaled(1 / (1 + others.rank_count))
     fixed_s = plan.micro_batch_count * times.stack.micro_batch_s
     exposed_s = dict.fromkeys(_EXPOSED, 0.0)
     for dim, dim_s in (*work.exposed_s.items(), *update.exposed_s.items()):
         exposed_s[_SHARED_DIMS.get(dim, dim)] += dim_s
     exposed_s["pp"] += moving.stop_s[last] - still.stop_s[last]
     exposed_s["dp"] += sum(chunk.reduction_s for chunk, _ in ranks[last])
-    exposed_s["ep"] -= work.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
+    exposed_s["ep"] -= own.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
     idle_s = still.stop_s[last] - busy_s
     uneven_s = min(max(still.stop_s[last] - even.stop_s[last], 0.0), idle_s)
     parts_s = {
@@ -151,10 +175,20 @@ def _parts(
         "host": work.host_s + fixed_s + times.stack.step_s + update.host_s,
         **{f"exposed {dim}": exposed_s[dim] for dim in _EXPOSED},
         "bubble": idle_s - uneven_s,
-        "imbalance": uneven_s + wait_s,
+        "imbalance": uneven_s,
+        "branch idle": own.time_s + wait_s - work.time_s,
         "optimizer": update.kernel_s,
     }
     return parts_s, _passes(ranks[last : last + 1]).joined(update)
+
+
+def _others(beside: Beside | None, own: ChunkRun, plan: TrainingPlan, times: Times) -> _Others:
+    """Return what the other ranks of a stage run; the rank waits at least for what they cannot have done before."""
+    if beside is None:
+        return _Others(LaneTime(), 0, 0.0)
+    run = _run_chunk(beside.program, plan, times)
+    work, alone_s = run.forward.joined(run.backward), own.forward.time_s + own.backward.time_s
+    return _Others(work, beside.rank_count, max(beside.wait_s, work.time_s / beside.rank_count - alone_s))
 
 
 def _passes(ranks: Sequence[_Chunks]) -> LaneTime:

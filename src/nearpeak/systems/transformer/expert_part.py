@@ -87,13 +87,18 @@ def _router(shape: TransformerShape, routed: _Routed, layout: Layout) -> PassCal
 
 
 def _counts(routed: _Routed, layout: Layout) -> PassCalls:
-    """Return the counting of the rows of each expert, which the host waits for, and its exchange between ranks."""
+    """Return the counting of the rows of each expert, and its exchange between ranks.
+
+    The host reads the counts before it launches what they size: NVIDIA/Megatron-LM, token_dispatcher.py,
+    `cuda_sync_point`.
+    """
     counted = kernel("experts.counts", "reduce", outputs=routed.experts.count, reduced=routed.own, dtype="fp32",
                      kernel_count=_COUNT_KERNELS if layout.sends_tokens and layout.ep > 1 else 1)  # fmt: skip
     if not layout.sends_tokens or layout.ep == 1:
-        return PassCalls(forward=(counted,))
+        return PassCalls(forward=(replace(counted, is_read=True),))
     size = layout.ep * routed.experts.count * _COUNT_BYTES
-    return PassCalls(forward=(counted, collective("experts.counts", "all_gather", size, "ep")))
+    gathered = replace(collective("experts.counts", "all_gather", size, "ep"), is_read=True)
+    return PassCalls(forward=(counted, gathered))
 
 
 def _dispatch(shape: TransformerShape, routed: _Routed, layout: Layout) -> PassCalls:
@@ -122,6 +127,8 @@ def _exchange(routed: _Routed, hidden: int, layout: Layout, name: str) -> tuple[
                   touched_rows=routed.rows.total, dtype=layout.formats.activation)  # fmt: skip
     if layout.ep > 1:
         sent = collective(f"experts.{name}", "all_to_all", number_format.bytes(routed.sent * hidden), "ep")
+        if layout.fused("dispatch") and sent.transfer:
+            sent = replace(sent, transfer=replace(sent.transfer, copy_count=routed.experts.per_token))
         forward.append(sent)
         backward.insert(0, sent)
     if layout.etp > 1:

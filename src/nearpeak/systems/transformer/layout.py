@@ -14,6 +14,12 @@ FUSIONS: Mapping[str, frozenset[str]] = {
     "megatron-lm": frozenset(
         {"norm", "attention", "activation", "residual", "rotary", "qkv", "gate_up", "accumulate", "experts"}
     ),
+    "megatron-deepep": frozenset(
+        {
+            "norm", "attention", "activation", "residual", "rotary", "qkv", "gate_up", "accumulate", "experts",
+            "dispatch",
+        }
+    ),
     "compiled": frozenset({"norm", "attention", "activation", "residual", "rotary", "loss", "experts", "grouped"}),
     "serving": frozenset(
         {
@@ -28,8 +34,8 @@ FUSIONS: Mapping[str, frozenset[str]] = {
 and activation, or gate and activation; `residual`: bias, dropout and residual; `residual_norm`: the residual is added
 inside the next norm; `rotary`: one kernel for queries and one for keys; `rotary_qk`: one for both; `qkv`, `gate_up`:
 one product; `accumulate`: weight gradients are added to fp32 inside their product; `loss`: cross entropy in one kernel
-over tensor-parallel ranks; `experts`: routing and permutation in few kernels; `grouped`: one kernel for the products
-of all experts, not one each.
+over tensor-parallel ranks; `experts`: routing and permutation in few kernels; `dispatch`: rows for several
+experts of a node cross the network once; `grouped`: one kernel for the products of all experts, not one each.
 """
 CONTEXT_KINDS = ("ring", "all_to_all", "all_gather")
 EXCHANGES = ("all_to_all", "all_reduce")
@@ -163,14 +169,15 @@ def training_formats(precision: str) -> Formats:
 
     Attention itself, the output head and the router stay in bf16.
 
-    Source: NVIDIA Transformer Engine, user guide, "Using FP8 and FP4"; tf32 products are those of fp32 operands.
+    Source: NVIDIA Transformer Engine, user guide, "Using FP8 and FP4"; fp8-row is `Float8LinearRecipeName.ROWWISE` of
+    torchao; tf32 products are those of fp32 operands.
 
     >>> training_formats("fp8-delayed").ffn, training_formats("bf16").ffn
     ('fp8_tensor', '')
     """
     schemes = {
-        "fp8-delayed": "fp8_tensor", "fp8-current": "fp8_tensor", "fp8-block": "fp8_block", "mxfp8": "mxfp8",
-        "nvfp4": "nvfp4",
+        "fp8-delayed": "fp8_tensor", "fp8-current": "fp8_tensor", "fp8-row": "fp8_row", "fp8-block": "fp8_block",
+        "mxfp8": "mxfp8", "nvfp4": "nvfp4",
     }  # fmt: skip
     if precision in ("fp32", "tf32"):
         return Formats(activation="fp32", gradient="fp32")

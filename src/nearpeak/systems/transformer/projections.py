@@ -9,6 +9,9 @@ from nearpeak.core.work.scheme import SCHEMES
 from nearpeak.systems.transformer.layout import Formats, Layout
 from nearpeak.systems.transformer.pass_calls import PassCalls, collective, kernel, pointwise
 
+_GATHERED_WIDE = "fp8_row"
+"""Scheme whose inputs are gathered over tensor-parallel ranks before they are quantised."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
@@ -137,12 +140,14 @@ def column_input(name: str, rows: int, width: int, scheme: str, layout: Layout, 
 
     With sequence parallelism the input is gathered and its gradient reduced and scattered; without, the gradient alone
     is reduced. A narrow input is quantised where its rows are, then gathered; a scale of the whole tensor takes a
-    reduction of the largest magnitude first, and a transposed copy is made of what was gathered.
+    reduction of the largest magnitude first, and a transposed copy is made of what was gathered. Rows with scales of
+    their own are gathered wide and quantised afterwards.
 
     Args:
         reductions: reductions of the gradient: one for each projection where they are not formed from one tensor.
 
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2; NVIDIA/TransformerEngine pull 1471.
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2; NVIDIA/TransformerEngine pull 1471; torchtitan,
+    docs/float8.md: float8 all-gather is for tensorwise scaling alone.
     """
     formats = layout.formats
     size = dtype_of(formats.activation).bytes(rows * width)
@@ -151,9 +156,12 @@ def column_input(name: str, rows: int, width: int, scheme: str, layout: Layout, 
         reduced = collective(f"{name}.gradient", "all_reduce", size, "tp", is_beside=True)
         return PassCalls(forward=whole, backward=(reduced,) * reductions if layout.tp > 1 else ())
     copied = _sequence_copy(name, rows, width, layout)
-    gathered = [_gather(name, rows, width, scheme, layout), *copied]
+    is_wide = scheme == _GATHERED_WIDE
+    gathered = [_gather(name, rows, width, "" if is_wide else scheme, layout), *copied]
     quantised: tuple[RankCall, ...] = ()
-    if scheme and SCHEMES[scheme].a.scaled:
+    if is_wide:
+        gathered += quantisation(name, rows, width, scheme, formats)
+    elif scheme and SCHEMES[scheme].a.scaled:
         local = replace(formats, is_transposed=False)
         quantised = quantisation(name, split_rows(rows, layout), width, scheme, local, dim="tp")
         if formats.is_transposed:
@@ -178,7 +186,8 @@ def second_gather(name: str, rows: int, width: int, scheme: str, layout: Layout)
     """
     if layout.tp == 1 or not (layout.sequence_parallel and layout.gathers_again):
         return PassCalls()
-    return PassCalls(backward=(_gather(name, rows, width, scheme, layout, is_beside=True),))
+    narrow = "" if scheme == _GATHERED_WIDE else scheme
+    return PassCalls(backward=(_gather(name, rows, width, narrow, layout, is_beside=True),))
 
 
 def _gather(name: str, rows: int, width: int, scheme: str, layout: Layout, *, is_beside: bool = False) -> RankCall:

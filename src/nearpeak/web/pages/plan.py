@@ -37,8 +37,7 @@ def build(_: Site, query: Query) -> View:
 
 def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
     """Return the answer to the form; a search takes too long for a page."""
-    from nearpeak.api.training.job_plan import FRAMEWORKS, plan_training
-    from nearpeak.core.systems.plan_words import training_plan_of
+    from nearpeak.api.training.job_plan import plan_training, stated_plan
     from nearpeak.errors import SpecError
     from nearpeak.targets.clusters import cluster_of
 
@@ -47,9 +46,9 @@ def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
     cluster = cluster_of(asked["on"], asked["fabric"])
     if cluster.device_count > MOST_DEVICES:
         raise SpecError(f"on {asked['on']!r}: this page answers for at most {MOST_DEVICES:,} devices")
-    plan = training_plan_of(
-        asked["parallel"], cluster.device_count, sequence=numbers["sequence"], global_batch=numbers["global_batch"],
-        precision=asked["precision"], defaults={"framework": FRAMEWORKS.get(asked["stack"], "megatron-lm")},
+    plan = stated_plan(
+        asked["parallel"], cluster, stack=asked["stack"], sequence=numbers["sequence"],
+        global_batch=numbers["global_batch"], precision=asked["precision"],
     )  # fmt: skip
     return plan_training(asked["model"], cluster, plan, stack=asked["stack"])
 

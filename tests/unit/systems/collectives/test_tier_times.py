@@ -222,3 +222,20 @@ def test_a_missing_share_of_the_own_part_is_noticed(monkeypatch):
     monkeypatch.setattr(tier_times, "ring_bytes", whole)
     with pytest.raises(AssertionError):
         test_large_messages_run_at_the_rate_of_the_slowest_tier("all_gather")
+
+
+def test_rows_for_several_experts_of_a_node_cross_the_network_once():
+    fabric = cluster_of("16xh100_sxm", "ib_ndr").fabric
+    mesh = Mesh(dims=(("ep", 16),))
+
+    def wire(copies):
+        found = transfer_time(Transfer(kind="all_to_all", bytes=2**30, dim="ep", copy_count=copies), mesh, fabric)
+        assert found.low_s <= found.time_s <= found.high_s
+        return next(part.time_s for part in found.parts if part.name == "wire")
+
+    # Two nodes: half of the copies would leave each device; of eight copies one leaves but for 1 in 256 rows.
+    assert wire(8) == pytest.approx(wire(1) * 2 * (1 - 2**-8) / 8)
+    near = Transfer(kind="all_to_all", bytes=2**20, dim="ep")
+    inside = Mesh(dims=(("ep", 8), ("dp", 2)))
+    alone, several = (transfer_time(replace(near, copy_count=copies), inside, fabric).time_s for copies in (1, 8))
+    assert alone == several

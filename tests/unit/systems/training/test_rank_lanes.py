@@ -116,3 +116,12 @@ def test_scaled_and_joined_sums_are_those_of_repeated_runs():
     one = run_lanes([product(2), move()], times(launch_s=0.5))
     assert one.scaled(2).time_s == one.joined(one).time_s
     assert one.joined(one).families["gemm"].time_s == 4
+
+
+def test_a_host_that_reads_a_result_launches_what_follows_late():
+    calls = [product(4), product(), product()]
+    ahead = run_lanes(calls, times(launch_s=0.5))
+    read = run_lanes([replace(calls[0], is_read=True), *calls[1:]], times(launch_s=0.5))
+    assert ahead.time_s == 0.5 + 6
+    assert read.time_s == 0.5 + 4 + 0.5 + 2
+    assert _sum(read) == read.time_s

@@ -8,7 +8,7 @@ from tests.unit.systems.training.constant_times import move, product, program, t
 from nearpeak.core.systems.training_answer import PART_NAMES
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import SpecError
-from nearpeak.systems.training.training_step import step_time
+from nearpeak.systems.training.training_step import Beside, step_time
 
 PLAN = TrainingPlan(micro_batch=1, global_batch=8, sequence=16)
 
@@ -64,9 +64,20 @@ def test_what_unequal_stages_cost_is_imbalance_and_equal_ones_leave_the_bubble()
     assert step_time(uneven(1), plan, times()).parts_s["imbalance"] == 0
 
 
-def test_waits_for_other_ranks_of_a_stage_are_imbalance_of_every_micro_batch():
-    alone, waiting = (step_time([program()], PLAN, times(), wait_s=wait_s) for wait_s in (0.0, 0.5))
-    assert waiting.parts_s["imbalance"] == waiting.step_s - alone.step_s == 8 * 0.5
+def test_idle_ranks_of_branches_are_a_part_of_their_own():
+    # The rank runs 3 s a micro-batch and waits 0.5 s, another runs 1 s: mean work 2 s, 1.5 s of 3.5 s idle.
+    other = Beside(program(forward=(product(),), backward=(), weight=()), 1, 0.5)
+    found = step_time([program()], PLAN, times(), beside=other)
+    assert found.step_s == 8 * 3.5 == pytest.approx(sum(found.parts_s.values()), rel=1e-12)
+    assert found.parts_s["branch idle"] == 8 * 1.5
+    assert found.parts_s["proved bound"] + found.parts_s["kernels below peak"] == 8 * 2
+
+
+def test_a_rank_waits_for_branches_that_run_longer_than_it_does():
+    other = Beside(program(forward=(product(4),)), 1, 0.0)
+    found = step_time([program()], PLAN, times(), beside=other)
+    assert found.step_s == 8 * 6
+    assert found.parts_s["branch idle"] == 8 * 1.5
 
 
 def test_gradients_reduced_beside_the_backward_pass_expose_the_last_bucket():

@@ -230,3 +230,16 @@ def test_kernels_over_the_rows_of_experts_are_dynamic_and_the_router_is_not():
     assert by_name["experts.permute"]
     assert not by_name["experts.router"]
     assert not any(call.is_dynamic for call in layer_calls(shape_of("llama-3-8b"), Layout(), BATCH).forward)
+
+
+def test_rows_with_scales_of_their_own_are_gathered_wide_and_need_no_agreed_magnitude():
+    rows = Layout(tp=8, sequence_parallel=True, formats=training_formats("fp8-row"))
+    whole = Layout(tp=8, sequence_parallel=True, formats=training_formats("fp8-current"))
+    calls, other = (layer_calls(shape_of("llama-3-8b"), layout, BATCH).forward for layout in (rows, whole))
+    gathered = [call.transfer.bytes for call in calls if call.name.endswith(".gather")]
+    narrow = [call.transfer.bytes for call in other if call.name.endswith(".gather")]
+    assert gathered == [2 * (size - 4) for size in narrow] != []  # a scale of 4 B goes with narrow ones
+    assert not any(call.name.endswith(".amax") for call in calls)
+    assert any(
+        call.case.record()["dtype"] == "fp8_row" for call in calls if call.case and call.case.op == "scaled_gemm"
+    )

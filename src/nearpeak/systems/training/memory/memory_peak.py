@@ -9,7 +9,13 @@ from nearpeak.errors import SpecError
 from nearpeak.systems.training.memory.framework_rules import MemoryRules, plan_rules
 from nearpeak.systems.training.memory.memory_places import memory_places, rank_parameters
 from nearpeak.systems.training.memory.saved_tensors import ActivationRules
-from nearpeak.systems.training.memory.stage_layers import InFlight, StageLayers, chunks_in_flight, stage_layers
+from nearpeak.systems.training.memory.stage_layers import (
+    InFlight,
+    StageLayers,
+    chunks_in_flight,
+    rank_layers,
+    stage_layers,
+)
 from nearpeak.systems.training.memory.tensor_events import RankEvents, step_peaks
 from nearpeak.systems.training.programs.plan_layout import plan_layout
 from nearpeak.systems.training.schedules import is_schedule_file, schedule_of
@@ -55,7 +61,7 @@ def rank_memory(
     ('backward of layer 1', True)
     """
     check_degrees(shape, plan, stage)
-    layers = layers or plan.stage_layer_count or None
+    layers = layers or rank_layers(plan) or None
     if allocator not in ALLOCATORS:
         raise SpecError(f"allocator={allocator!r} is not one of {', '.join(ALLOCATORS)}")
     own, chunks = stage_layers(shape, plan, stage, layers), in_flight(plan, stage)

@@ -8,8 +8,8 @@ from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
-from nearpeak.systems.training.pipeline_order import ordered
-from nearpeak.systems.training.schedules import is_schedule_file, schedule_name, schedule_of
+from nearpeak.systems.training.pipeline_order import ordered, rank_stages
+from nearpeak.systems.training.schedules import is_schedule_file, plan_schedule, schedule_name, schedule_of
 
 InFlight = Callable[[Any, int], int]
 """Model chunks whose activations a stage holds at once, of a plan and a stage."""
@@ -113,6 +113,20 @@ def chunks_in_flight(plan: TrainingPlan, stage: int) -> int:
             f"interleaved, {', '.join(depths)}, dualpipev; pass in_flight for others"
         )
     return minimum(batches, depths[name]) * chunks
+
+
+def rank_layers(plan: TrainingPlan) -> tuple[int, ...]:
+    """Return the layers that a plan states for each rank, its chunks together; nothing where it states none.
+
+    >>> plan = TrainingPlan(pp=2, chunk_count=2, micro_batch=1, global_batch=8, sequence=8, schedule="interleaved",
+    ...                     stage_layer_count=(3, 2, 2, 1))
+    >>> rank_layers(plan)
+    (5, 3)
+    """
+    counts = plan.stage_layer_count
+    if plan.chunk_count == 1 or not counts:
+        return counts
+    return tuple(sum(counts[stage] for stage in own) for own in rank_stages(plan_schedule(plan)))
 
 
 def held_copies(plan: TrainingPlan) -> int:

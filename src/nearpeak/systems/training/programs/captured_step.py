@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nearpeak.core.systems.rank_program import RankCall
+from nearpeak.core.systems.rank_program import RECOMPUTED, RankCall
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
 from nearpeak.core.work.workload import Argument, Call, Workload
@@ -85,7 +85,14 @@ def captured_step(workload: Workload, blocks: Sequence[str] = ()) -> CapturedSte
 
 def rank_call(call: Call) -> RankCall:
     """Return a captured call as one of a rank."""
-    return RankCall(name=call.module or call.operator, case=call.case, count=call.call_count)
+    again = RECOMPUTED if is_again(call) else ""
+    name = f"{again}{call.module}" if call.module else call.operator
+    return RankCall(name=name, case=call.case, count=call.call_count)
+
+
+def is_again(call: Call) -> bool:
+    """Return whether a call is one of the forward pass that runs once more before the gradients of its block."""
+    return call.operator.startswith(RECOMPUTED)
 
 
 def _unit_of(path: str, blocks: Iterable[str]) -> str:

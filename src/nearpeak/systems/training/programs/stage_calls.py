@@ -10,7 +10,8 @@ from nearpeak.base.identity_key import Same
 from nearpeak.core.systems.rank_program import RankCall
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.work.workload import Call, Workload
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.systems.training.programs.block_checkpoints import checkpointed_step
 from nearpeak.systems.training.programs.captured_step import CapturedStep, captured_step, rank_call
 from nearpeak.systems.training.programs.gradient_calls import Unit
 from nearpeak.systems.training.programs.spatial_calls import TiledStep
@@ -32,7 +33,7 @@ class StageCalls:
     places: StepStages
     """Stage of each of its calls."""
     stage: int
-    """This stage."""
+    """This stage of the model."""
     forward: tuple[Call, ...]
     """Calls of the forward pass."""
     backward: tuple[Call, ...]
@@ -58,6 +59,7 @@ def stage_calls(
     """Return what one rank of a stage runs of a captured step.
 
     Args:
+        stage: stage of the model, which chunks of a rank count as: chunk c of rank r is c · pp + r.
         starts: module paths at which the second and further stages begin; those of the plan unless given.
         blocks: module paths of units; blocks with a number unless given.
         branches: where the branches of the graph run; the rank is then the one that runs most of them.
@@ -66,12 +68,12 @@ def stage_calls(
         SpecError: a stage, a start or a tile that the step does not have.
         NotModelledError: a call that no operator matches, or that cannot be split over tiles.
     """
-    step = read_step(workload, blocks)
+    step, count = read_step(workload, blocks), plan.pp * plan.chunk_count
     places = _places(Same(workload), Same(step), tuple(starts or block_starts(step, plan)))
-    if len(starts) not in (0, plan.pp - 1):
-        raise SpecError(f"{step.name}: pp={plan.pp} stages begin at {plan.pp - 1} modules; got {len(starts)}")
-    if not 0 <= stage < plan.pp:
-        raise SpecError(f"stage {stage}: the plan has stages 0 to {plan.pp - 1}")
+    if len(starts) not in (0, count - 1):
+        raise SpecError(f"{step.name}: {count} stages begin at {count - 1} modules; got {len(starts)}")
+    if not 0 <= stage < count:
+        raise SpecError(f"stage {stage}: the plan has stages 0 to {count - 1}")
     parts = (plan.tile_row_count, plan.tile_column_count)
     tiled = _tiled(Same(workload), Same(step), parts, plan.micro_batch) if parts != (1, 1) else None
     forward, backward = (
@@ -81,8 +83,8 @@ def stage_calls(
         forward, backward = branches.own(forward), branches.own(backward)
     return StageCalls(
         step=step, places=places, stage=stage, forward=forward, backward=backward, tiled=tiled,
-        units=_held(_units(step, places, stage, plan.pp), backward, step) if branches else
-        _units(step, places, stage, plan.pp),
+        units=_held(_units(step, places, stage, count), backward, step) if branches else
+        _units(step, places, stage, count),
     )  # fmt: skip
 
 
@@ -101,6 +103,30 @@ def stage_blocks(workload: Workload) -> tuple[str, ...]:
             break
     order = read_step(workload, found)
     return tuple(unit.name for unit in order.units[1:])
+
+
+def planned_step(workload: Workload, plan: TrainingPlan, blocks: Sequence[str] = ()) -> Workload:
+    """Return a step as a plan runs it: as captured, or with its blocks checkpointed; the same object for equal ones.
+
+    Args:
+        blocks: module paths of what is checkpointed as a whole; those between which stages may begin unless given.
+
+    Raises:
+        NotModelledError: selective recomputation, which names no calls of a captured step.
+    """
+    if plan.recompute == "none":
+        return workload
+    if plan.recompute == "selective":
+        raise NotModelledError(
+            f"{workload.name}: a captured step does not state which calls selective recomputation repeats; none or "
+            "full would work"
+        )
+    return _checkpointed(Same(workload), tuple(blocks or stage_blocks(workload)))
+
+
+@lru_cache(maxsize=8)
+def _checkpointed(workload: "Same[Workload]", blocks: tuple[str, ...]) -> Workload:
+    return checkpointed_step(workload.held, blocks)
 
 
 def read_step(workload: Workload, blocks: Sequence[str] = ()) -> CapturedStep:
@@ -136,16 +162,17 @@ def block_starts(step: CapturedStep, plan: TrainingPlan) -> list[str]:
     Raises:
         SpecError: fewer blocks than stages, or stages that do not add up to the blocks.
     """
-    blocks = [unit.name for unit in step.units[1:]]
-    if plan.pp == 1:
+    blocks, count = [unit.name for unit in step.units[1:]], plan.pp * plan.chunk_count
+    if count == 1:
         return []
-    if len(blocks) < plan.pp:
+    if len(blocks) < count:
+        chunks = f" of {plan.chunk_count} chunks each" if plan.chunk_count > 1 else ""
         raise SpecError(
-            f"{step.name}: pp={plan.pp} stages, but only {len(blocks)} numbered blocks; pp={max(len(blocks), 1)} would "
-            "work, or state where stages begin (starts=…)"
+            f"{step.name}: pp={plan.pp} stages{chunks}, but only {len(blocks)} numbered blocks; "
+            f"pp={max(len(blocks) // plan.chunk_count, 1)} would work, or state where stages begin (starts=…)"
         )
-    share, rest = divmod(len(blocks), plan.pp)
-    counts = plan.stage_layer_count or tuple(share + (stage < rest) for stage in range(plan.pp))
+    share, rest = divmod(len(blocks), count)
+    counts = plan.stage_layer_count or tuple(share + (stage < rest) for stage in range(count))
     if sum(counts) != len(blocks):
         raise SpecError(
             f"{step.name}: stages={':'.join(map(str, counts))} add up to {sum(counts)}, but the step has {len(blocks)} "

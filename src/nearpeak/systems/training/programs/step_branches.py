@@ -31,6 +31,10 @@ class StepBranches:
         """Return the calls of the home rank."""
         return tuple(call for call in calls if Same(call) not in self.moved)
 
+    def others(self, calls: Iterable[Call]) -> tuple[Call, ...]:
+        """Return the calls of the other ranks."""
+        return tuple(call for call in calls if Same(call) in self.moved)
+
 
 _PRODUCTS = ("gemm", "grouped_gemm", "scaled_gemm", "conv", "attention", "varlen_attention")
 """Operators with which the work of a path begins."""

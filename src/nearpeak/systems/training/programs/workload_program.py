@@ -10,6 +10,7 @@ from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import case_of
+from nearpeak.systems.training.pipeline_order import rank_stages
 from nearpeak.systems.training.programs.captured_step import rank_call
 from nearpeak.systems.training.programs.data_parallelism import DataParallelism, data_parallelism
 from nearpeak.systems.training.programs.gradient_calls import (
@@ -20,7 +21,8 @@ from nearpeak.systems.training.programs.gradient_calls import (
     replica_groups,
     shard_count,
 )
-from nearpeak.systems.training.programs.stage_calls import StageCalls, stage_calls
+from nearpeak.systems.training.programs.stage_calls import StageCalls, planned_step, stage_calls
+from nearpeak.systems.training.schedules import plan_schedule
 from nearpeak.systems.transformer.pass_calls import collective, pointwise
 
 _PARTS = {"cp": "spatial", "tp": "branches"}
@@ -37,6 +39,7 @@ def workload_program(
 
     Args:
         workload: training step of one device, captured with its optimizer at the micro-batch of the plan.
+        stage: stage of the model: chunk c of rank r is c · pp + r.
         starts: module paths at which the second and further stages begin; those of the plan unless given.
         blocks: module paths that are sharded and gathered as a whole; blocks with a number unless given.
         style: how gradients and parameters travel; the framework's way unless given, in the step's formats.
@@ -46,13 +49,14 @@ def workload_program(
         NotModelledError: a call that no operator matches or tiles cannot share, or an optimizer that cannot be split.
     """
     check_degrees(workload.name, plan)
-    return stage_program(stage_calls(workload, plan, stage, starts=starts, blocks=blocks), plan, style=style)
+    own = stage_calls(planned_step(workload, plan, blocks), plan, stage, starts=starts, blocks=blocks)
+    return stage_program(own, plan, style=style)
 
 
 def check_degrees(name: str, plan: TrainingPlan) -> None:
     """Refuse degrees that only transformers of known extents have."""
     parts = {"cp": plan.tile_row_count * plan.tile_column_count > 1, "tp": plan.has_branches}
-    for field in ("tp", "cp", "ep", "etp", "chunk_count"):
+    for field in ("tp", "cp", "ep", "etp"):
         degree = getattr(plan, field)
         if degree > 1 and not parts.get(field):
             near = f"; {_PARTS[field]}={degree} may work" if field in _PARTS else ""
@@ -75,13 +79,13 @@ def stage_program(own: StageCalls, plan: TrainingPlan, *, style: DataParallelism
     forward, backward, weight, ready = _passes(own, plan, style)
     tile_count = plan.tile_row_count * plan.tile_column_count
     return RankProgram(
-        stage=own.stage, chunk=0, layer_count=len(own.units) - 1,
+        stage=own.stage % plan.pp, chunk=own.stage // plan.pp, layer_count=len(own.units) - 1,
         forward=(*forward, *_sent(own.places.activation_bytes[own.stage] // tile_count)),
         backward=(*backward, *_sent(own.places.gradient_bytes[own.stage] // tile_count)),
-        weight=weight, recomputed=_recomputed(own, plan),
+        weight=weight,
         gradient=(
             *(() if style.reduces_each_micro_batch else bucket_calls((ready,), plan, style)),
-            *_tied(own, style),
+            *_tied(own, plan, style),
         ),
         optimizer=_optimizer(own, plan, style),
         parameter_count=sum(unit.elements("dense") for unit in own.units),
@@ -94,7 +98,8 @@ def workload_programs(
 ) -> tuple[RankProgram, ...]:  # fmt: skip
     """Return the programs of all stages of a captured step."""
     return tuple(
-        workload_program(workload, plan, stage, starts=starts, blocks=blocks, style=style) for stage in range(plan.pp)
+        workload_program(workload, plan, stage, starts=starts, blocks=blocks, style=style)
+        for stage in range(plan.pp * plan.chunk_count)
     )
 
 
@@ -149,31 +154,22 @@ def _with_gathers(own: StageCalls, before: dict[str, list[RankCall]]) -> list[Ra
     return order
 
 
-def _tied(own: StageCalls, style: DataParallelism) -> list[RankCall]:
-    """Return the sums of the gradients of parameters that several stages hold, once a step."""
+def _tied(own: StageCalls, plan: TrainingPlan, style: DataParallelism) -> list[RankCall]:
+    """Return the sums of the gradients of parameters that stages of several ranks hold, once a step."""
+    if not own.places.tied:
+        return []
+    ranks = rank_stages(plan_schedule(plan))
     width = dtype_of(style.gradient_dtype)
     tensors = {tensor.name: tensor for unit in own.units for tensor in unit.tensors}
     return [
         collective("gradient.embedding", "all_reduce", width.bytes(tensors[name].elements), "pp")
         for name, stages in own.places.tied.items()
-        if own.stage in stages
+        if own.stage in stages and not any(stages <= held.keys() for held in ranks)
     ]
 
 
 def _sent(size: int) -> tuple[RankCall, ...]:
     return (collective("stage.send", "send", size, "pp"),) if size else ()
-
-
-def _recomputed(own: StageCalls, plan: TrainingPlan) -> tuple[RankCall, ...]:
-    """Return the forward calls of the blocks, which run once more where everything is recomputed."""
-    if plan.recompute == "none":
-        return ()
-    if plan.recompute == "selective":
-        raise NotModelledError(
-            f"{own.step.name}: a captured step does not state which calls selective recomputation repeats; none or "
-            "full would work"
-        )
-    return tuple(ranked for call in own.forward if own.step.unit_of(call.module) for ranked in own.ranked(call))
 
 
 def _optimizer(own: StageCalls, plan: TrainingPlan, style: DataParallelism) -> tuple[RankCall, ...]:

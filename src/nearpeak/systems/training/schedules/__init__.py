@@ -7,9 +7,13 @@ from pathlib import Path
 
 from nearpeak.base.registry import Registry
 from nearpeak.core.systems.pipeline_schedule import PipelineOp, PipelineSchedule
+from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import SpecError
 
-__all__ = ["SCHEDULES", "Ops", "Schedule", "is_schedule_file", "schedule_name", "schedule_of", "splits_backward"]
+__all__ = [
+    "SCHEDULES", "Ops", "Schedule", "is_schedule_file", "plan_schedule", "schedule_name", "schedule_of",
+    "splits_backward",
+]  # fmt: skip
 Ops = tuple[tuple[PipelineOp, ...], ...]
 """Ops of each rank."""
 
@@ -111,3 +115,12 @@ def schedule_of(name: str, rank_count: int, micro_batch_count: int, chunk_count:
         )
     ops = kind.ops(rank_count, micro_batch_count, chunk_count if fixed is None else fixed)
     return PipelineSchedule(name=schedule_name(name), ranks=ops)
+
+
+def plan_schedule(plan: TrainingPlan) -> PipelineSchedule:
+    """Return the schedule of a plan; on one stage, micro-batches one after the other.
+
+    Raises:
+        SpecError: unknown schedule, or degrees for which it has no order.
+    """
+    return schedule_of(plan.schedule if plan.pp > 1 else "1f1b", plan.pp, plan.micro_batch_count, plan.chunk_count)

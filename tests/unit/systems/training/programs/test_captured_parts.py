@@ -107,7 +107,7 @@ def test_gradients_are_reduced_over_tiles_as_over_replicas(step):
 
 def test_a_tile_holds_its_part_of_the_images(step):
     plan = plan_of(cp=4, tile_row_count=2, tile_column_count=2)
-    whole, tile = (stage_memory(step, stage_calls(step, one), one) for one in (plan_of(), plan))
+    whole, tile = (stage_memory(step, [stage_calls(step, one)], one) for one in (plan_of(), plan))
     assert tile.parts["weights"] == whole.parts["weights"]
     assert 0.24 < tile.parts["activations"] / whole.parts["activations"] < 0.6  # the gathered images stay whole
 
@@ -121,6 +121,39 @@ def test_tiles_of_a_step_without_images_or_with_too_few_rows_are_refused_in_one_
         workload_program(flat, plan_of(cp=2, tile_row_count=2))
     with pytest.raises(SpecError, match="32 positions on 64 ranks"):
         workload_program(step, plan_of(cp=64, tile_row_count=64))
+
+
+class Attentive(torch.nn.Module):
+    """Attention over the positions of images, between two convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = (torch.nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1) for _ in range(2))
+        self.project, self.out = torch.nn.Linear(CHANNELS, 3 * CHANNELS), torch.nn.Linear(CHANNELS, CHANNELS)
+
+    def forward(self, x):
+        tokens = self.first(x).flatten(2).transpose(1, 2)
+        heads = self.project(tokens).view(IMAGES, SIZE * SIZE, 3, 2, CHANNELS // 2).permute(2, 0, 3, 1, 4)
+        mixed = torch.nn.functional.scaled_dot_product_attention(*heads)
+        mixed = self.out(mixed.transpose(1, 2).reshape(IMAGES, SIZE * SIZE, CHANNELS))
+        return self.last(mixed.transpose(1, 2).reshape(IMAGES, CHANNELS, SIZE, SIZE))
+
+
+def test_attention_between_convolutions_gathers_the_images_and_runs_whole():
+    workload = captured(Attentive)
+    plan = plan_of(cp=2, tile_row_count=2)
+    whole, tile = workload_program(workload, plan_of()), workload_program(workload, plan)
+    for calls in ("forward", "weight"):
+        part, every = (flop_of(getattr(program, calls)) for program in (tile, whole))
+        assert part == pytest.approx(every / 2, rel=0.05) != 0
+    cases = [[c.case for c in program.forward if c.case and c.case.op in ("attention", "gemm")]
+             for program in (tile, whole)]  # fmt: skip
+    assert cases[0] == cases[1] != []
+    size = 4 * IMAGES * CHANNELS * SIZE * SIZE
+    assert moved(tile.forward, ".images") == [size] == moved(tile.backward, ".images")
+    assert len(moved(tile.forward, ".halo")) == 1  # the second convolution has all it needs
+    own = stage_calls(workload, plan)
+    assert {call.case.op for call in own.forward if own.tiled.is_whole(call)} == {"attention", "gemm"}
 
 
 def placed(workload, rank_count, send_s=0.0):
@@ -204,9 +237,9 @@ def test_stages_take_the_blocks_that_a_plan_states(step):
 
 def test_micro_batches_in_flight_hold_what_the_backward_pass_reads(step):
     few, many = (plan_of(pp=2, global_batch=count * IMAGES) for count in (1, 8))
-    first, more = (stage_memory(step, stage_calls(step, plan), plan) for plan in (few, many))
-    last = stage_memory(step, stage_calls(step, many, 1), many)
+    first, more = (stage_memory(step, [stage_calls(step, plan)], plan) for plan in (few, many))
+    last = stage_memory(step, [stage_calls(step, many, 1)], many)
     assert more.parts["activations"] > first.parts["activations"]
     assert more.parts["weights"] + last.parts["weights"] == pytest.approx(
-        stage_memory(step, stage_calls(step, plan_of()), plan_of()).parts["weights"], abs=2
+        stage_memory(step, [stage_calls(step, plan_of())], plan_of()).parts["weights"], abs=2
     )
