@@ -173,7 +173,7 @@ def test_a_file_of_jobs_that_is_wrong_says_where(call, tmp_path, line, said):
 
 def test_text_for_people_is_at_most_80_wide():
     from nearpeak.reports.document.terminal import to_terminal
-    from nearpeak.reports.history.farm import job_text, jobs_document, overview_document
+    from nearpeak.reports.history.farm import job_document, jobs_document, overview_document
 
     device = {"name": "GPU-" + "8" * 40, "pool": "device", "service": "quarantined", "note": "", "noise_ratio": 0.01,
               "batch": 7, "fencing_token": 123456, "left_s": 59.0, "is_away": False}  # fmt: skip
@@ -187,7 +187,7 @@ def test_text_for_people_is_at_most_80_wide():
     whole = {"uid": "a" * 32, "kind": "measure", "state": "done", "batch": {"uid": "b" * 32}, "attempts": [tried],
              "payload": {"x": "y" * 99}, "result": None}  # fmt: skip
     documents = (overview_document(overview), jobs_document([job], 10**6), jobs_document([], 0))
-    for text in (*map(to_terminal, documents), job_text(whole)):
+    for text in map(to_terminal, (*documents, job_document(whole))):
         assert max(map(len, text.splitlines())) <= 80, text
         assert "\x1b" not in text
 
