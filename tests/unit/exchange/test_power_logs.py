@@ -107,7 +107,7 @@ def test_windows_of_one_name_keep_their_own_energies(tmp_path):
 
 def test_an_energy_that_a_log_states_is_one_number_and_no_range(tmp_path):
     text = " ".join(to_terminal(telemetry_document(read_log(made(tmp_path, "zeus")))).split())
-    assert "phase w300, 2 s: gpu0 600 J (1 value), gpu1 500 J (1 value)" in text
+    assert "w300 2 s gpu0 600 J (1 value), gpu1 500 J (1 value)" in text
 
 
 @needs_samples

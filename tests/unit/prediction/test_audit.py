@@ -129,6 +129,6 @@ def test_remarks_and_slow_repeats_are_shown_as_text_and_json():
     whole = kinds(columns)[1]
     text = " ".join(to_terminal(audit_document(H100, whole)).split())
     assert "2 rows on H100 SXM 80 GB (h100_sxm): 1 with findings gemm.bf16: its 2 times are in the median" in text
-    assert "2  500 ms against 200 ms of row 1" in text
+    assert "2 500 ms against 200 ms of row 1" in text
     found = json.loads(to_json(H100, whole))
     assert (found["counts"], found["remarks"]) == ({"slow_repeat": 1}, list(whole.remarks))

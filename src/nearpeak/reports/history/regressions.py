@@ -13,7 +13,7 @@ from nearpeak.reports.history.spark import sparkline
 from nearpeak.reports.history.tracks import percent, sha_text
 from nearpeak.units import counted
 
-SPARK = 18
+SPARK = 14
 MOST_SERIES = 8
 """Series that are listed of one group."""
 
