@@ -28,10 +28,11 @@ def board_modes(board: str) -> tuple[BoardMode, ...]:
         SpecError: the target has no power modes.
     """
     stem, _, part = board.partition(":")
+    whole, rows = target_of(stem), _rows(stem)
+    if part and rows and part not in (FULL, *rows):
+        raise SpecError(f"target {board}: the board has no mode {part!r}; there are {', '.join((FULL, *rows))}")
     if part:
         raise SpecError(f"target {board}: is one mode already; give the board, {stem}")
-    whole = target_of(stem)
-    rows = _rows(stem)
     if not rows:
         boards = ", ".join(boards_with_modes())
         raise SpecError(f"target {stem}: its file states no power modes; boards with modes: {boards}")

@@ -40,14 +40,14 @@ def test_a_wrong_implementation_leaves_with_code_12_and_its_command_repeats_the_
     )
     monkeypatch.chdir(tmp_path)
     words = (*SOFTMAX, "--implementation", "my_kernels_of_a_test:without_maximum", "--seed", "7", "--limit", "90 s")
-    code, out, error = run(monkeypatch, capsys, *words)
+    code, out, error = run(monkeypatch, capsys, *words, "--json")
     record = json.loads(out)
     assert code == 12
     assert record["status"] == "NUMERIC_FAIL"
     assert "V3 NUMERIC_FAIL" in error
     again = shlex.split(record["command"])
     assert (again[:2], again[-2:]) == (["nearpeak", "validate"], ["--limit", "90 s"])
-    assert run(monkeypatch, capsys, *again[2:])[1] == out
+    assert run(monkeypatch, capsys, *again[2:], "--json")[1] == out
 
 
 def test_the_share_of_mutants_is_said(monkeypatch, capsys):
@@ -118,7 +118,7 @@ def test_a_function_in_a_file_is_named_by_its_path_and_finds_what_lies_beside_it
     )
     monkeypatch.setattr(sys, "path", [*sys.path])
     words = (*SOFTMAX, "--implementation", f"{tmp_path / 'json.py'}:rows")
-    code, out, _ = run(monkeypatch, capsys, *words)
+    code, out, _ = run(monkeypatch, capsys, *words, "--json")
     assert (code, json.loads(out)["status"]) == (0, "PASS")
 
 

@@ -157,11 +157,18 @@ def test_a_mode_that_keeps_its_memory_whole_keeps_its_capacity():
     assert (mode.sm_count, mode.dram.capacity_bytes) == (4, target_of("jetson_agx_xavier").dram.capacity_bytes)
 
 
-def test_a_unit_whose_rate_no_document_states_proves_nothing_and_is_named():
-    eight_bits = case("gemm", m=512, n=512, k=512, dtype="int8")
-    with pytest.raises(NotModelledError, match=r"no document states the rate of tensor\.int8"):
-        case_bound(eight_bits, target_of("jetson_agx_thor"), Policy())
-    # Formats with a stated unit of their own need no other.
+@pytest.mark.parametrize(("name", "dtype", "unit"), [
+    ("jetson_agx_thor", "int8", "tensor.int8"), ("jetson_thor_t4000", "int8", "tensor.int8"),
+    ("jetson_tx2", "int8", "vector.int8"), ("jetson_tx2_nx", "int8", "vector.int8"),
+    ("arc_pro_b60", "int4", "tensor.int4"),
+])  # fmt: skip
+def test_a_unit_whose_rate_no_document_states_proves_nothing_and_is_named(name, dtype, unit):
+    with pytest.raises(NotModelledError, match=f"no document states the rate of {unit}"):
+        case_bound(case("gemm", m=512, n=512, k=512, dtype=dtype), target_of(name), Policy())
+
+
+def test_formats_with_a_stated_unit_of_their_own_need_no_other():
+    assert matrix_rate(target_of("mi60"), "int4", "strict")[0] == "vector.int4"
     for dtype in ("fp8_e4m3", "bf16", "fp16", "bool"):
         assert matrix_rate(target_of("jetson_agx_thor"), dtype, "strict")[1] > 0
 

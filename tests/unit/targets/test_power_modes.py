@@ -68,3 +68,12 @@ def test_every_shipped_board_with_modes_is_listed():
     assert set(boards_with_modes()) == {
         name for name in TARGETS if any("clock" in row for row in TARGETS[name].get("partition", {}).values())
     }
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("jetson_orin_nano:33W", "has no mode '33W'; there are full, 7W, 15W, 15W@5, 25W"),
+    ("jetson_orin_nano:15W", "is one mode already"),
+])  # fmt: skip
+def test_a_mode_where_a_board_is_wanted_says_whether_the_board_has_it(name, message):
+    with pytest.raises(SpecError, match=message):
+        board_modes(name)

@@ -91,6 +91,9 @@ def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
 
     A step that has what accelerators have not keeps its plan, which says why that time is missing.
 
+    Args:
+        step: as captured, before it is lowered to an engine.
+
     Raises:
         NotModelledError: no document states a rate of the board.
     """
@@ -110,7 +113,9 @@ def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
     unit = dla_unit(f"{planned.board}:{known[0]}")
     note = (
         f"One of {unit.unit_count} DLAs: int8 products at the documented dense rate ({unit.source}), then all bytes at "
-        f"{MEMORY_RATIO:.0%} of the memory rate; starts of a task and other work on the board are not counted."
+        f"{MEMORY_RATIO:.0%} of the memory rate; starts of a task and other work on the board are not counted. A "
+        "global mean is an AveragePool of the whole map; a file that has GlobalAveragePool or ReduceMean there leaves "
+        "it to the GPU (NVIDIA/Deep-Learning-Accelerator-SW, operators/README.md)."
     )
     return replace(planned, rows=tuple(rows), dla_count=unit.unit_count, notes=(*planned.notes, note))
 
@@ -209,7 +214,7 @@ def _power(sample: ModeSample, scope: PowerScope) -> float | None:
     if sample.power.scope is not scope:
         raise SpecError(
             f"--profile: power of mode {sample.mode} is {sample.power.scope.value} and the plan's is {scope.value}; "
-            f"give --scope {sample.power.scope.value}, powers of unlike scopes are never mixed"
+            "powers of unlike scopes are never mixed: state those of one, and --scope where it is another"
         )
     return sample.power.power_w
 

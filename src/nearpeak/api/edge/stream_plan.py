@@ -17,9 +17,6 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.edge.rig_file import StagePrices, rig_of, stated_modes
 from nearpeak.systems.edge.stream_schedule import compare_modes, plan_streams
 
-DLA_ENGINE = "tensorrt:int8"
-"""Lowering of models that run on an accelerator, whose documented rates are of int8."""
-
 
 class ModelTime(NamedTuple):
     """Time of one inference on a board."""
@@ -122,7 +119,7 @@ def _prices(board: Target, is_pessimistic: bool, engine: str) -> StagePrices:
     def dla_s(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> float:
         from nearpeak.systems.edge.dla_engine import dla_time
 
-        times = dla_time(_captured(path.resolve(), tuple(sorted(shapes.items())), DLA_ENGINE), board)
+        times = dla_time(_captured(path.resolve(), tuple(sorted(shapes.items())), ""), board)
         return times.high_s if is_pessimistic else times.time_s
 
     return StagePrices(copy_s, model_s, dla_s)

@@ -63,6 +63,8 @@ def edge(
     place of measurement, and powers of different places are never mixed. Nothing changes the board's mode.
     """
     from nearpeak.api.edge.edge_plan import plan_edge, with_accelerators
+    from nearpeak.core.work.engine_choice import engine_of
+    from nearpeak.frontends.inference_engine.engine_lowering import lowered
     from nearpeak.reports.systems import edge_plan_report as report
     from nearpeak.systems.edge.dla_engine import dla_modes
 
@@ -72,9 +74,10 @@ def edge(
     job = limits.job(minimise, execution, measure_next)
     if dla:
         dla_modes(target.partition(":")[0])  # a board without one is refused before anything is captured
-    step = workload_of(model, options)
+    captured = workload_of(model, replace(options, engine=None))
+    step = captured if options.engine is None else lowered(captured, engine_of(options.engine))
     planned = plan_edge(step, target, chosen, samples, limits.of_step(job, step, options.batch))
-    planned = with_accelerators(planned, step) if dla else planned
+    planned = with_accelerators(planned, captured) if dla else planned
     document = report.document_of(planned)
     shared.write_page(html, document)
     if shared.as_json(json=json, text=text):

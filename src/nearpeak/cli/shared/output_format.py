@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from nearpeak.cli.shared.case_arguments import TABLES
 from nearpeak.cli.shared.options import JSON, JSON_LINES, TEXT, as_json
 
 
@@ -43,8 +44,9 @@ def with_text_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(**values: Any) -> Any:
-        is_data = option is JSON_LINES and (values.get("cases") is not None or not values.get("words"))
-        values[name] = as_json(json=values[name], text=values.pop("text"), is_data=is_data)
+        words = values.get("words") or [".jsonl"]
+        is_table = values.get("cases") is not None or words[0].endswith(TABLES)
+        values[name] = as_json(json=values[name], text=values.pop("text"), is_data=option is JSON_LINES and is_table)
         return command(**values)
 
     vars(run)["__signature__"] = inspect.Signature(parameters)  # what typer reads

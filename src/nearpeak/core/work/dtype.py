@@ -44,7 +44,7 @@ _NARROW = ("tensor.bf16", "tensor.fp16", "vector.bf16", "vector.fp16", *_ACCURAT
 # Eight-bit integers are exact in the half formats, and so are sums of their products as long as K is split;
 # four-bit integers are exact in fp8 as well, and twice an fp4 number is an eight-bit integer.
 _EXACT_INT8 = ("tensor.int8", "tensor.fp16", "tensor.bf16", "vector.int8", "vector.fp32")
-_EXACT_INT4 = ("tensor.int4", "tensor.fp8", *_EXACT_INT8)
+_EXACT_INT4 = ("tensor.int4", "tensor.fp8", "vector.int4", *_EXACT_INT8)
 _VECTOR = ("vector.fp32", "vector.fp16", "vector.bf16")
 
 _OPAQUE_BYTES = (

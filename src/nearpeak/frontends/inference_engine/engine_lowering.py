@@ -14,6 +14,7 @@ from nearpeak.frontends.inference_engine.engine_rules import (
     EngineRules,
     changes_format,
     folds,
+    pooled_mean,
     takes_epilogue,
 )
 from nearpeak.frontends.inference_engine.kernel_group import KernelGroup
@@ -62,7 +63,11 @@ class _Lowering:
             for use in call.writes:
                 self._note(use.buffer, place, can_grow=True)
         else:
-            self.groups.append(KernelGroup(position, dataclasses.replace(call, reads=reads)))
+            call = dataclasses.replace(call, reads=reads)
+            pooling = pooled_mean(call) if self._rules.pools_means else None
+            if pooling is not None:
+                call = dataclasses.replace(call, case=pooling, form=None, storages=())
+            self.groups.append(KernelGroup(position, call))
             can_grow = call.case is not None and call.call_count == 1 and takes_epilogue(call.case, self._rules)
             for use in call.writes:
                 self._note(use.buffer, len(self.groups) - 1, can_grow=can_grow)

@@ -17,6 +17,8 @@ from nearpeak.measurement.machine.onnx_session import runtime_or_refusal, sessio
 from nearpeak.measurement.pipelines.stage_recorder import StageRecorder, record_stages, stage
 
 Batches = Callable[[Sequence[int], int, str], Sequence[Sequence[int]]]
+LARGEST_HEAP_BYTES = 32 << 20
+"""Largest block that the C library comes to keep in its heap. Source: mallopt(3), DEFAULT_MMAP_THRESHOLD_MAX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,9 @@ def run_pipeline(
         MeasureError: a stage raises; the message names it and the line.
         SpecError: a stage cannot be loaded.
     """
+    # The C library returns blocks to the system that are larger than the largest one freed so far, and each use of such
+    # memory faults anew: without this, a page's time would depend on the sizes of the pages before it.
+    np.empty(LARGEST_HEAP_BYTES - (64 << 10), np.uint8)
     executor = _Executor(pipeline, folder, batches, thread_count, profile_folder)
     with record_stages() as warm:
         for _ in range(warm_up):

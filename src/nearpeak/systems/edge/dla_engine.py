@@ -10,15 +10,10 @@ from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
+from nearpeak.systems.edge.dla_layers import accelerator_kernels
 from nearpeak.units import parse
 
 RATES = Path(__file__).with_name("dla_rates.toml")
-LAYERS = frozenset({
-    "conv", "conv_transpose", "gemm", "scaled_gemm", "elementwise", "batch_norm", "max_pool", "avg_pool",
-    "adaptive_avg_pool", "softmax", "interpolate", "copy", "cast", "quantise", "dequantise",
-})  # fmt: skip
-"""Operators that an accelerator has. Source: NVIDIA/Deep-Learning-Accelerator-SW, README (convolution, deconvolution,
-fully connected, activation, pooling, batch normalisation) and operators/README.md."""
 MEMORY_RATIO = 0.25
 """Share of the board's memory rate that one accelerator reaches, its products taking their time before. Chosen on the
 ResNet-50 of NVIDIA's measurements on Jetson AGX Orin 64GB (README, DLA Dense performance, two accelerators): with it
@@ -96,16 +91,15 @@ there are rates of jetson_agx_orin, jetson_agx_xavier, jetson_orin_nx
 def dla_time(step: Workload, target: Target) -> DlaTime:
     """Return the time of one inference on one accelerator: int8 products, then all bytes over its share of the memory.
 
+    Args:
+        step: as captured; lowered to an inference engine, it no longer states the functions that were folded.
+
     Raises:
-        NotModelledError: no document states the rate, the step has operators that accelerators have not, or products
-            in another format than int8.
+        NotModelledError: no document states the rate, the step has layers that accelerators do not run, or products in
+            a format that int8 does not replace.
     """
     unit, bandwidth = dla_unit(target.name), target.dram.bandwidth_bytes_per_s
-    cases = step.case_counts()
-    absent = [*step.uncovered_counts(), *(case.op for case in cases if case.op not in LAYERS)]
-    if absent:
-        raise NotModelledError(f"{step.name}: a DLA has no layer {absent[0]}; it would fall back to the GPU: split the "
-                               "model, or state the time of the stage")  # fmt: skip
+    cases = accelerator_kernels(step).case_counts()
     if not bandwidth:
         raise NotModelledError(f"{target.name}: no document states its memory rate, which a DLA shares")
     work = sum((work_of(case) * count for case, count in cases.items()), start=work_of(next(iter(cases))) * 0)
@@ -113,7 +107,7 @@ def dla_time(step: Workload, target: Target) -> DlaTime:
     wide = [kind for kind in products if kind != "matrix.int8"]
     if wide:
         raise NotModelledError(f"{step.name}: products in {wide[0].partition('.')[2]}; documents state the rate of a "
-                               "DLA for int8 alone (--engine tensorrt:int8)")  # fmt: skip
+                               "DLA for int8 alone")  # fmt: skip
     product_s, moved = sum(products.values()) / unit.op_per_s, work.read_bytes + work.write_bytes
     floor_s, time_s = max(product_s, moved / bandwidth), product_s + moved / (MEMORY_RATIO * bandwidth)
     return DlaTime(

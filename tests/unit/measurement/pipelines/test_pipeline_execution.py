@@ -3,6 +3,10 @@
 import importlib.util
 import itertools
 import json
+import os
+import platform
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -149,3 +153,36 @@ def test_a_page_a_calibration_and_a_model_must_be_there(tmp_path):
 def test_stages_cost_nothing_without_a_recorder():
     with nearpeak.stage("alone"):
         pass
+
+
+PAGE_FAULTS = """
+import resource, sys
+from pathlib import Path
+from nearpeak.core.edge.stage_pipeline import PipelineStage, StagePipeline
+from nearpeak.measurement.pipelines.pipeline_execution import run_pipeline
+
+stages = (PipelineStage(name="f", call="f.py:f"),)
+print(run_pipeline(StagePipeline(name="p", stages=stages), Path(sys.argv[1]), "", None, rounds=2, warm_up=1).result[-1])
+"""
+FUNCTION = """
+import resource
+import numpy as np
+counts = []
+
+
+def f(page):
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    twice = np.ones(20 << 20, np.uint8) + 1
+    counts.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+    return counts
+"""
+
+
+def test_large_arrays_of_a_stage_stay_in_the_heap_whatever_ran_before(tmp_path):
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("another C library than glibc")
+    (tmp_path / "f.py").write_text(FUNCTION, "utf-8")
+    environment = {**os.environ, "NUMPY_MADVISE_HUGEPAGE": "0"}
+    words = [sys.executable, "-c", PAGE_FAULTS, str(tmp_path)]
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 1000  # 10,240 pages of 4 KiB where each use of the two arrays faults anew

@@ -6,13 +6,17 @@ import pytest
 from typer.testing import CliRunner
 
 from nearpeak.api.edge.edge_plan import plan_edge, with_accelerators
+from nearpeak.api.questions import capture
 from nearpeak.cli import application
 from nearpeak.core.edge.scoped_power import PowerScope
+from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotModelledError
+from nearpeak.frontends.huggingface.step_library import library_step
 from nearpeak.ops import case, work_of
 from nearpeak.reports.systems import edge_plan_report as report
 from nearpeak.systems.edge.dla_engine import MEMORY_RATIO, dla_modes, dla_time, dla_unit
+from nearpeak.systems.edge.dla_layers import accelerator_kernels, refusal_of
 from nearpeak.targets import target_of
 from nearpeak.targets.power_modes import board_modes
 
@@ -81,13 +85,79 @@ def test_two_accelerators_run_resnet_50_as_fast_as_nvidia_measured(mode, images_
     assert found.time_s == pytest.approx(measured_s, rel=0.1)
 
 
-def test_other_formats_and_absent_layers_are_refused():
-    wide = case("conv", batch=1, in_channels=8, out_channels=8, h=8, w=8, kh=3, kw=3, dtype="fp16")
-    with pytest.raises(NotModelledError, match="products in fp16"):
-        dla_time(step_of(wide), target_of(BOARD))
+def test_formats_become_int8_and_absent_layers_are_refused():
+    def net(dtype):
+        return step_of(case("conv", batch=1, in_channels=8, out_channels=8, h=8, w=8, kh=3, kw=3, dtype=dtype))
+
+    assert dla_time(net("fp16"), target_of(BOARD)) == dla_time(net("int8"), target_of(BOARD))
+    with pytest.raises(NotModelledError, match="products in fp8_e4m3"):
+        dla_time(step_of(case("gemm", m=8, n=8, k=8, dtype="fp8_e4m3")), target_of(BOARD))
     norm = case("layer_norm", rows=8, hidden=8, dtype="fp16")
-    with pytest.raises(NotModelledError, match="a DLA has no layer layer_norm"):
+    with pytest.raises(NotModelledError, match="a DLA does not run layer_norm; it of 2 kernels would fall back to the"):
         dla_time(step_of(CONV, norm), target_of(BOARD))
+
+
+@pytest.mark.parametrize(("op", "axes", "words"), [
+    ("elementwise", {"elements": 64, "function": "hardswish"}, "hardswish"),
+    ("reduce", {"outputs": 8, "reduced": 49, "function": "mean"}, "mean (reduce; a mean over a map runs as"),
+    ("adaptive_avg_pool", {"batch": 1, "channels": 8, "h": 14, "w": 14, "ow": 1}, "a pooling of 14 × 14 (at"),
+    ("avg_pool", {"batch": 1, "channels": 8, "h": 9, "w": 9, "kh": 9, "kw": 9}, "a pooling of 9 × 9"),
+    ("conv", {"batch": 1, "in_channels": 8, "out_channels": 8, "h": 64, "w": 64, "kh": 33, "kw": 33},
+     "a kernel of 33 × 33"),
+    ("elementwise", {"elements": 64, "function": "relu"}, ""),
+    ("adaptive_avg_pool", {"batch": 1, "channels": 8, "h": 7, "w": 7, "ow": 1}, ""),
+])  # fmt: skip
+def test_limits_of_layers_are_those_of_the_document(op, axes, words):
+    reason = refusal_of(step_of(case(op, dtype="int8", **axes)).calls[0])
+    assert reason.startswith(words)
+    assert bool(reason) == bool(words)
+
+
+def test_a_named_network_runs_as_fast_as_nvidia_measured():
+    # the same measurement: its mean over the last map is prepared as AveragePool there, and pools here
+    step = library_step("resnet-50", CaptureOptions(batch=2))
+    kernels = accelerator_kernels(step)
+    pools = [call.case for call in kernels.calls if call.case.op == "adaptive_avg_pool"]
+    assert [dict(pool.axes)["h"] for pool in pools] == [7]
+    assert not any(call.case.op == "reduce" for call in kernels.calls)
+    assert dla_time(step, target_of(BOARD)).time_s == pytest.approx(2 * 2 / 2037, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-101", "mobilenet-v2"])
+def test_named_networks_have_a_time(name):
+    times = [dla_time(library_step(name, CaptureOptions(batch=1)), target_of(f"{BOARD}{mode}")).time_s
+             for mode in ("", ":30W", ":15W")]  # fmt: skip
+    assert 0 < times[0] < times[1] < times[2] < 0.1
+
+
+def test_a_network_with_squeezes_over_wide_maps_says_where_it_falls_back():
+    with pytest.raises(NotModelledError) as refused:
+        dla_time(library_step("efficientnet-b0", CaptureOptions(batch=1)), target_of(BOARD))
+    message = str(refused.value)
+    assert "does not run a pooling of 112 × 112 (at most 8 × 8) at " in message
+    assert "would fall back to the GPU" in message
+    assert "\n" not in message
+
+
+def test_captured_modules_of_other_families_have_a_time():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.path = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3, padding=1))
+
+        def forward(self, x):
+            return torch.cat([x, self.path(x)], 1)
+
+    vgg = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d((7, 7)),
+                        nn.Flatten(), nn.Linear(8 * 49, 10), nn.ReLU(), nn.Dropout(), nn.Linear(10, 10))  # fmt: skip
+    dense = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Dense(), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1),
+                          nn.Flatten(), nn.Linear(12, 10))  # fmt: skip
+    for net in (vgg, dense):
+        step = capture(net.eval(), inputs=(torch.zeros(1, 3, 14, 14),))
+        assert dla_time(step, target_of(BOARD)).time_s > 0
 
 
 def test_a_plan_of_modes_has_the_time_on_one_accelerator():
@@ -102,12 +172,12 @@ def test_a_plan_of_modes_has_the_time_on_one_accelerator():
 
 
 def test_a_plan_without_a_time_on_an_accelerator_keeps_its_modes_and_says_why():
-    step = step_of(case("conv", batch=1, in_channels=64, out_channels=64, h=32, w=32, kh=1, kw=1, dtype="bf16"))
+    step = step_of(CONV, case("layer_norm", rows=8, hidden=8, dtype="fp16"))
     planned = with_accelerators(plan_edge(step, BOARD, PowerScope.WALL), step)
     assert planned.dla_count == 0
     assert all(row.dla_s is None for row in planned.rows)
     assert "No time on a DLA: " in str(report.document_of(planned).blocks)
-    assert "products in bf16" in planned.record()["dla_refusal"]
+    assert "does not run layer_norm" in planned.record()["dla_refusal"]
 
 
 def test_a_board_without_a_rate_is_refused_before_the_model_is_captured():
