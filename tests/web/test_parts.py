@@ -134,7 +134,7 @@ def test_tokens_on_the_command_line(copied):
         return CliRunner().invoke(application(), ["token", *words, "--store", str(copied)])
 
     text = call("add", "ci", "--scope", "submit", "--days", "30").stdout.strip()
-    (listed,) = [json.loads(line) for line in call("list").stdout.splitlines()]
+    (listed,) = [json.loads(line) for line in call("list", "--json").stdout.splitlines()]
     assert (listed["name"], listed["scope"], listed["holds"]) == ("ci", "submit", True)
     with open_store(copied) as store:
         assert store.access.token(text).name == "ci"

@@ -1,11 +1,11 @@
-"""Report of the audit of a measurement table, as text and JSON."""
+"""Report of the audit of a measurement table, as a document and JSON."""
 
 import dataclasses
 import json
 
 from nearpeak.core.answers.audit import KINDS, Audit, AuditFinding
 from nearpeak.core.work.target import Target
-from nearpeak.reports.figure_text import hung
+from nearpeak.reports.document import Block, Document, Heading, Table, columns
 from nearpeak.units import counted, show
 
 SHOWN = 5
@@ -23,27 +23,32 @@ def to_json(target: Target, audit: Audit) -> str:
     )  # fmt: skip
 
 
-def to_terminal(target: Target, audit: Audit) -> str:
-    """Return the audit as text."""
+def audit_document(target: Target, audit: Audit) -> Document:
+    """Return the findings of each kind, with the first rows of each, and the spread of repeats."""
     wrong = len({finding.row for finding in audit.findings})
-    lines = [f"{audit.row_count} rows on {target.title} ({target.name}): {wrong} with findings"]
-    lines += [line for remark in audit.remarks for line in ("", f"  {remark}")]
+    blocks: list[Block] = [*audit.remarks]
     for kind, count in audit.counts.items():
-        lines += ["", f"  {count} {kind}: {KINDS[kind]}"]
         of_kind = [finding for finding in audit.findings if finding.kind == kind]
-        lines += [f"    {_row(finding)}" for finding in of_kind[:SHOWN]]
-        lines += [f"    and {count - SHOWN} more"] if count > SHOWN else []
-    for floor in audit.noise:
-        lines += [
-            "",
-            f"  {counted(floor.pair_count, 'case')} with several {floor.what}: times differ by "
-            f"{100 * floor.median_ratio:.1f} % (median), {100 * floor.p90_ratio:.1f} % (90th percentile)",
-        ]
-    return "\n".join(hung(lines))
+        blocks.append(Heading(f"{count} {kind}: {KINDS[kind]}", level=3))
+        blocks.append(
+            Table(
+                columns=columns("#row|", "~finding|"), rows=[(finding.row, _text(finding)) for finding in of_kind],
+                brief_count=SHOWN, rest=f"and {count - SHOWN} more", indent_count=2,
+            )
+        )  # fmt: skip
+    if audit.noise:
+        blocks.append(Heading("Spread of repeats", level=3))
+    blocks += [
+        f"{counted(floor.pair_count, 'case')} with several {floor.what}: times differ by "
+        f"{100 * floor.median_ratio:.1f} % (median), {100 * floor.p90_ratio:.1f} % (90th percentile)"
+        for floor in audit.noise
+    ]
+    title = f"{audit.row_count} rows on {target.title} ({target.name}): {wrong} with findings"
+    return Document(title=title, blocks=blocks)
 
 
-def _row(finding: AuditFinding) -> str:
+def _text(finding: AuditFinding) -> str:
     if finding.measured_s is None or finding.expected_s is None:
-        return f"row {finding.row}: {finding.text}"
+        return finding.text
     other = f" of row {finding.other_row}" if finding.other_row is not None else ""
-    return f"row {finding.row}: {show(finding.measured_s, 's')} against {show(finding.expected_s, 's')}{other}"
+    return f"{show(finding.measured_s, 's')} against {show(finding.expected_s, 's')}{other}"

@@ -1,15 +1,16 @@
-"""Reports of calibration fits and plans, as text and JSON."""
+"""Reports of calibration fits and plans, as documents and JSON."""
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from nearpeak.core.answers.calibration import Design, GroupFit, RejectedRow, Residual
+from nearpeak.core.answers.calibration import Design, GroupFit, RejectedRow
+from nearpeak.core.systems.fabric import TransferFit
 from nearpeak.core.systems.stack import StackFit
 from nearpeak.core.work.target import Target
-from nearpeak.reports.figure_text import hung
+from nearpeak.reports.document import Block, Document, Heading, Table, columns
 from nearpeak.units import counted, show
 
 RESIDUAL_COLUMNS = ("measured_s", "predicted_s", "residual_ratio", "fit_group", "set_aside")
@@ -50,38 +51,41 @@ def fit_to_json(
     )  # fmt: skip
 
 
-def fit_to_terminal(target: Target, fits: Sequence[GroupFit]) -> str:
-    """Return the fits as text."""
-    return "\n\n".join(_fit_text(target, fit) for fit in fits)
+def fit_document(target: Target, fits: Sequence[GroupFit]) -> Document:
+    """Return each fitted group: errors, coefficients before and after, and the rows that it fits worst."""
+    return Document(blocks=[block for fit in fits for block in _fit_blocks(target, fit)])
 
 
-def _fit_text(target: Target, fit: GroupFit) -> str:
+def _fit_blocks(target: Target, fit: GroupFit) -> Iterator[Block]:
     before = {coefficient.name: coefficient.value for coefficient in fit.start.coefficients}
     held = {entry.name for entry in fit.held}
-    lines = [
-        f"{fit.name} on {target.title} ({target.name}): {fit.case_count} cases, started from {fit.start.name}",
-        f"  mean error {_percent(fit.before_ratio)} before, {_percent(fit.fitted_ratio)} on the cases fitted, "
-        f"{_percent(fit.unseen_ratio)} (bias {100 * fit.bias_ratio:+.1f} %) on cases left out",
-    ]
-    lines += [
-        f"    {name:24} {_value(name, before[name]):>12} -> {_value(name, value):>12}"
+    yield Heading(
+        f"{fit.name} on {target.title} ({target.name}): {fit.case_count} cases, started from {fit.start.name}"
+    )
+    yield (
+        f"mean error {_percent(fit.before_ratio)} before, {_percent(fit.fitted_ratio)} on the cases fitted, "
+        f"{_percent(fit.unseen_ratio)} (bias {100 * fit.bias_ratio:+.1f} %) on cases left out"
+    )
+    changed = [
+        (name, _value(name, before[name]), _value(name, value))
         for name, value in fit.values.items()
         if name not in held or value != before[name]
     ]
-    for entry in fit.held:
-        state = "kept" if fit.values[entry.name] == before[entry.name] else "shared"
-        lines += [f"    {entry.name:24} {state}: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
-    lines += ["  rows that fit worst (--residuals FILE gives all)", *map(_worst_row, fit.worst(_WORST))]
-    return "\n".join(hung(lines))
-
-
-def _worst_row(residual: Residual) -> str:
-    axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(residual.case.axes))
-    return (
-        f"    row {residual.row}: measured {show(residual.measured_s, 's')}, "
-        f"predicted {show(residual.predicted_s, 's')} "
-        f"({100 * residual.error_ratio:+.0f} %), {axes}"
-    )
+    if changed:
+        yield Table(columns=columns("`coefficient", "#before", "#fitted"), rows=changed, indent_count=2)
+    if fit.held:
+        yield Table(columns=columns("`coefficient", "state", "~reason", "~pinned_by|pinned down by"), rows=[
+            (entry.name, "kept" if fit.values[entry.name] == before[entry.name] else "shared", entry.reason,
+             entry.pinned_by) for entry in fit.held
+        ], indent_count=2)  # fmt: skip
+    yield Table(
+        columns=columns("#row", "#measured_s|measured", "#predicted_s|predicted", "#off", "~case"),
+        rows=[
+            (r.row, r.measured_s, r.predicted_s, f"{100 * r.error_ratio:+.0f} %", _axes_text(r.case.axes))
+            for r in fit.worst(_WORST)
+        ],
+        caption="rows that fit worst (--residuals FILE gives all)", indent_count=2,
+    )  # fmt: skip
 
 
 def residual_columns(fits: Sequence[GroupFit], unused: Sequence[RejectedRow], count: int) -> dict[str, list[Any]]:
@@ -116,26 +120,30 @@ def plan_to_json(target: Target, plan: Design) -> str:
     )  # fmt: skip
 
 
-def plan_to_terminal(target: Target, plan: Design) -> str:
-    """Return the plan as text."""
+def plan_document(target: Target, plan: Design) -> Document:
+    """Return the cases to measure, with their predicted times and what each determines."""
     total = sum(point.predicted_s for point in plan.points)
-    lines = [
-        f"{counted(len(plan.points), 'case')} to measure on {target.title} ({target.name}), most useful first",
-        f"  error of {plan.candidate_count} cases that is due to scalars: {_percent(plan.before_ratio)} now,",
-        f"  with those of {plan.start}; {_percent(plan.after_ratio)} when all are measured",
-        "  (the form's own error comes on top)",
-        f"  one run of each takes {show(total, 's')} together",
-    ]
-    for point in plan.points:
-        axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(point.case.axes))
-        lines.append(
-            f"  {axes:24} {show(point.predicted_s, 's'):>9}  then {_percent(point.error_ratio):>6}  pins {point.pins}"
-        )
-    return "\n".join(hung(lines))
+    points = Table(
+        columns=columns("~case", "#predicted_s|one run", "#error_ratio|error then", "~pins|determines"),
+        rows=[
+            (_axes_text(point.case.axes), point.predicted_s, point.error_ratio, point.pins)
+            for point in plan.points
+        ],
+    )  # fmt: skip
+    return Document(
+        title=f"{counted(len(plan.points), 'case')} to measure on {target.title} ({target.name}), most useful first",
+        blocks=[
+            f"Error of {plan.candidate_count} cases that is due to coefficients: {_percent(plan.before_ratio)} now, "
+            f"with those of {plan.start}; {_percent(plan.after_ratio)} when all are measured. The model's own error "
+            f"comes on top. One run of each takes {show(total, 's')} together.",
+            points,
+        ],
+    )  # fmt: skip
 
 
-def _free_axes(axes: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    return [(name, extent) for name, extent in axes if extent > 1 or name in ("m", "n", "k")]
+def _axes_text(axes: Sequence[tuple[str, int]]) -> str:
+    """Return the extents of a case, without those of 1 that every case of its kind may have."""
+    return " ".join(f"{name}={extent}" for name, extent in axes if extent > 1 or name in ("m", "n", "k"))
 
 
 def _percent(ratio: float) -> str:
@@ -154,14 +162,26 @@ def stack_to_json(fit: StackFit) -> str:
     }})  # fmt: skip
 
 
-def stack_to_terminal(fit: StackFit) -> str:
-    """Return the fit of a software stack as text."""
+def stack_document(fit: StackFit) -> Document:
+    """Return the fitted host times of a software stack."""
     stack = fit.stack
     fixed = "fitted" if fit.fits_micro_batch else "as before; a second measured step would fit it"
-    return (
-        f"{stack.title}\n"
-        f"launched kernel  {show(stack.launch_s, 's')} of host time\n"
-        f"micro-batch      {show(stack.micro_batch_s, 's')} of host time ({fixed})\n"
-        f"{counted(fit.row_count, 'measured step')}: mean error {fit.before_ratio:.1%} before, {fit.after_ratio:.1%} "
-        f"after (median {fit.median_ratio:.1%})"
+    rows = [
+        ("launched kernel", stack.launch_s, "host time"),
+        ("micro-batch", stack.micro_batch_s, f"host time ({fixed})"),
+    ]
+    return Document(
+        title=stack.title,
+        blocks=[
+            Table(columns=columns("per|", "#time_s|", "~kind|"), rows=rows),
+            f"{counted(fit.row_count, 'measured step')}: mean error {fit.before_ratio:.1%} before, "
+            f"{fit.after_ratio:.1%} after (median {fit.median_ratio:.1%})",
+        ],
     )
+
+
+def fabric_document(fits: Sequence[TransferFit]) -> Document:
+    """Return the fitted time of each kind of collective and number of ranks: a base, and bytes at a rate."""
+    rows = [(fit.kind, fit.rank_count, fit.base_s, fit.bytes_per_s) for fit in fits]
+    heads = columns("`collective", "#ranks", "#base_s|base", "#rate_bytes_per_s|and bytes at")
+    return Document(blocks=[Table(columns=heads, rows=rows)])

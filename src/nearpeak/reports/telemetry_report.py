@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from nearpeak.core.runs.energy import Energy, energies_of, increments, preferred
 from nearpeak.core.runs.telemetry import Channel, Series, Telemetry
-from nearpeak.reports.figure_text import hung
+from nearpeak.reports.document import Block, Document, Table, columns
 from nearpeak.units import show
 
 _UNITS = {"celsius": ("°C", 1.0), "ratio": ("%", 100.0), "count": ("", 1.0)}
@@ -29,29 +29,25 @@ def _energy(energy: Energy) -> str:
     return f"{energy.domain} {energy.energy_j:.4g} ± {energy.error_j:.2g} J, {energy.mean_w:.4g} W"
 
 
-def to_terminal(telemetry: Telemetry) -> str:
-    """Return the whole of it as lines."""
-    return "\n".join(hung(_lines(telemetry)))
-
-
-def _lines(telemetry: Telemetry) -> Iterator[str]:
+def telemetry_document(telemetry: Telemetry) -> Document:
+    """Return energies with their error, each channel in brief, the phases, and what is unknown with its reason."""
     head = f"{telemetry.window_s:.6g} s"
     if telemetry.rate_hz:
         head += f", {telemetry.tick_count} rounds at {telemetry.rate_hz:g} Hz, {telemetry.late_count} late, "
         head += f"{telemetry.missed_count} left out, sampler {telemetry.cpu_s / max(telemetry.window_s, 1e-9):.2%} CPU"
-    yield head
-    for energy in energies_of(telemetry):
-        yield from _energy_lines(energy)
-    for series in telemetry.series():
-        yield f"{series.channel.name}: {_summary(series, telemetry)}"
-    if len(telemetry.spans) > 1:
-        for name, begin_ns, end_ns in telemetry.spans:
-            if energies := preferred(energies_of(telemetry, name)):
-                yield f"phase {name}, {(end_ns - begin_ns) / 1e9:.6g} s: {', '.join(map(_energy, energies))}"
-    for name, why in telemetry.unavailable:
-        yield f"{name}: not available: {why}"
-    if telemetry.note:
-        yield telemetry.note
+    blocks: list[Block] = [line for energy in energies_of(telemetry) for line in _energy_lines(energy)]
+    readings = [(series.channel.name, _summary(series, telemetry)) for series in telemetry.series()]
+    readings += [(name, f"not available: {why}") for name, why in telemetry.unavailable]
+    if readings:
+        blocks.append(Table(columns=columns("`channel", "~readings"), rows=readings))
+    phases = [
+        (name, (end_ns - begin_ns) / 1e9, ", ".join(map(_energy, energies)))
+        for name, begin_ns, end_ns in telemetry.spans
+        if len(telemetry.spans) > 1 and (energies := preferred(energies_of(telemetry, name)))
+    ]
+    if phases:
+        blocks.append(Table(columns=columns("phase", "#time_s|time", "~energy"), rows=phases))
+    return Document(title=head, blocks=[*blocks, telemetry.note])
 
 
 def _energy_lines(energy: Energy) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Report of a validation, as text and JSON."""
+"""Report of a validation, as a document and JSON."""
 
 import json
 from dataclasses import asdict
 
 from nearpeak.core.runs.validation import CheckResult, Validation
-from nearpeak.reports.figure_text import hung
+from nearpeak.reports.document import Document, Table, columns
 
 
 def to_json(validation: Validation) -> str:
@@ -19,20 +19,22 @@ def to_json(validation: Validation) -> str:
     return json.dumps(record, ensure_ascii=False)
 
 
-def to_terminal(label: str, validation: Validation) -> str:
-    """Return the verdict, a line for each check, and how to see it again.
+def validation_document(label: str, validation: Validation) -> Document:
+    """Return the verdict, and a row for each check.
 
     >>> from nearpeak.core.work.case import Case
+    >>> from nearpeak.reports.document.terminal import to_terminal
     >>> result = CheckResult(check="V1", status="SHAPE_FAIL", reason="y is [2], declared [3]")
-    >>> found = Validation(case=Case(op="gemm", phase="forward", axes=(), dtypes=()), implementation="torch_cpu",
-    ...                    seed=0, results=(result,), command="nearpeak validate gemm")
-    >>> print(to_terminal("gemm", found))
+    >>> validation = Validation(
+    ...     case=Case(op="gemm", phase="forward", axes=(), dtypes=()), implementation="torch_cpu", seed=0,
+    ...     results=(result,), command="nearpeak validate gemm")
+    >>> print(to_terminal(validation_document("gemm", validation)), end="")
     gemm by torch_cpu: SHAPE_FAIL
-      V1   SHAPE_FAIL       y is [2], declared [3]
-    again: nearpeak validate gemm
+      V1  SHAPE_FAIL  y is [2], declared [3]
     """
-    lines = [f"{label} by {validation.implementation}: {validation.status}", *map(_line, validation.results)]
-    return "\n".join((*hung(lines), f"again: {validation.command}"))  # whole, so that it can be copied
+    rows = [(result.check, result.status, _figures(result)) for result in validation.results]
+    checks = Table(columns=columns("check|", "status|", "~figures|"), rows=rows, indent_count=2)
+    return Document(blocks=[f"{label} by {validation.implementation}: {validation.status}", checks])
 
 
 def score_to_json(killed: tuple[str, ...], survived: tuple[str, ...], equivalent: tuple[tuple[str, str], ...]) -> str:
@@ -55,8 +57,7 @@ def score_to_terminal(killed: tuple[str, ...], survived: tuple[str, ...]) -> str
     return f"mutants killed: {len(killed)} of {len(killed) + len(survived)}{missed}"
 
 
-def _line(result: CheckResult) -> str:
+def _figures(result: CheckResult) -> str:
     figures = ", ".join(f"{name} {value}" for name, value in result.figures.items())
     worst = "" if result.worst is None or result.failed else f"worst {result.worst.bound_ratio:.2g} of the bound"
-    texts = "; ".join(part for part in (result.reason, worst, figures) if part)
-    return f"  {result.check:4s} {result.status:16s} {texts}".rstrip()
+    return "; ".join(part for part in (result.reason, worst, figures) if part)

@@ -25,16 +25,16 @@ def run(capsys, monkeypatch):
     return call
 
 
-def test_one_case_in_words_gives_its_bound_as_json_in_a_pipe(run):
-    code, out, _ = run("bound", *GEMM, "--target", "h100_sxm")
+def test_one_case_in_words_gives_its_bound_as_json(run):
+    code, out, _ = run("bound", *GEMM, "--target", "h100_sxm", "--json")
     record = json.loads(out)
     assert (code, record["limiter"], record["target"]) == (0, "matrix", "h100_sxm")
     assert record["bound_s"] == pytest.approx(2 * 4096**3 / (132 * 4096 * 1.98e9))
 
 
 def test_the_algorithm_policy_reaches_bound_table_and_report(run, tmp_path):
-    _, classical, _ = run("bound", *GEMM, "--target", "h100_sxm")
-    _, free, _ = run("bound", *GEMM, "--target", "h100_sxm", "--algorithm", "any")
+    _, classical, _ = run("bound", *GEMM, "--target", "h100_sxm", "--json")
+    _, free, _ = run("bound", *GEMM, "--target", "h100_sxm", "--algorithm", "any", "--json")
     assert [json.loads(out)["limiter"] for out in (classical, free)] == ["matrix", "dram"]
     cases = tmp_path / "cases.jsonl"
     cases.write_text(json.dumps({"op": "gemm", "dtype": "bf16", "m": 4096, "n": 4096, "k": 4096}), encoding="utf-8")
@@ -59,8 +59,8 @@ def test_a_row_without_a_bound_is_named_and_the_table_goes_on(run, tmp_path):
 
 
 def test_what_if_edits_change_the_bound(run):
-    _, slow, _ = run("bound", *GEMM, "--target", "h100_sxm")
-    _, fast, _ = run("bound", *GEMM, "--target", "h100_sxm", "--set", "sm_count=264")
+    _, slow, _ = run("bound", *GEMM, "--target", "h100_sxm", "--json")
+    _, fast, _ = run("bound", *GEMM, "--target", "h100_sxm", "--set", "sm_count=264", "--json")
     assert json.loads(fast)["bound_s"] == pytest.approx(json.loads(slow)["bound_s"] / 2)
 
 

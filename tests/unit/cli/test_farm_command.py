@@ -33,7 +33,7 @@ def call(tmp_path, monkeypatch):
 
 
 def test_jobs_go_in_once_run_and_are_shown(call, tmp_path):
-    words = ("submit", "command", "--key", "night", "--", sys.executable, "-c", "print('2 ms')")
+    words = ("submit", "command", "--key", "night", "--json", "--", sys.executable, "-c", "print('2 ms')")
     code, first, _ = call(*words)
     assert (code, json.loads(first)["new_count"]) == (0, 1)
     assert json.loads(call(*words)[1])["known_count"] == 1
@@ -43,12 +43,12 @@ def test_jobs_go_in_once_run_and_are_shown(call, tmp_path):
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
     assert (done.returncode, done.stderr) == (0, "jobs: 3 done\n")
     assert json.loads(done.stdout)["executor"] == "local"
-    overview = json.loads(call("status")[1])
+    overview = json.loads(call("status", "--json")[1])
     assert (overview["jobs"]["done"], overview["attempts"]) == (3, {"accepted": 2})
-    rows = [json.loads(row) for row in call("status", "--jobs")[1].splitlines()]
+    rows = [json.loads(row) for row in call("status", "--jobs", "--json")[1].splitlines()]
     assert sorted(one["kind"] for one in rows) == ["command", "predict", "predict"]
     (uid,) = json.loads(first)["uids"]
-    assert json.loads(call("status", "--job", uid[:12])[1])["result"]["time_s"] == 0.002
+    assert json.loads(call("status", "--job", uid[:12], "--json")[1])["result"]["time_s"] == 0.002
 
 
 def test_the_farm_ends_when_it_is_asked_to(call, tmp_path):
@@ -86,24 +86,26 @@ def test_devices_are_drained_and_taken_into_service_again(call):
 
     with open_store("farm.db", create=True) as store:
         register(store, [Device(name="a", host="h"), Device(name="b", host="i")])
-    assert json.loads(call("drain", "--host", "h", "--wait", "1 s")[1]) == {
+    assert json.loads(call("drain", "--host", "h", "--wait", "1 s", "--json")[1]) == {
         "devices": ["a"], "service": "draining", "busy": []
     }  # fmt: skip
-    states = {one["name"]: one["service"] for one in json.loads(call("status")[1])["devices"]}
+    states = {one["name"]: one["service"] for one in json.loads(call("status", "--json")[1])["devices"]}
     assert states == {"a": "draining", "b": "open"}
-    assert json.loads(call("drain", "--undo")[1])["devices"] == ["a", "b"]
+    assert json.loads(call("drain", "--undo", "--json")[1])["devices"] == ["a", "b"]
     assert call("drain", "--device", "c")[0] == 2
 
 
 def test_a_comparison_says_its_name_and_how_far_it_is(call):
-    _, text, _ = call("submit", "measure", *GEMM, "--runner", "numpy", "--against", "torch_cpu", "--rounds", "2")
+    _, text, _ = call(
+        "submit", "measure", *GEMM, "--runner", "numpy", "--against", "torch_cpu", "--rounds", "2", "--json"
+    )
     found = json.loads(text)
     assert found["new_count"] == 8
     (name,) = found["comparisons"]
-    assert json.loads(call("status", "--comparison", name)[1]) == {
+    assert json.loads(call("status", "--comparison", name, "--json")[1]) == {
         "comparison": name, "rounds": 0, "judgement": None
     }  # fmt: skip
-    assert json.loads(call("cancel", found["uids"][0])[1])["cancelled"] == 1
+    assert json.loads(call("cancel", found["uids"][0], "--json")[1])["cancelled"] == 1
 
 
 def test_a_budget_refuses_with_the_number_and_exit_code_1(call):
@@ -173,7 +175,7 @@ def test_a_file_of_jobs_that_is_wrong_says_where(call, tmp_path, line, said):
 
 def test_text_for_people_is_at_most_80_wide():
     from nearpeak.reports.document.terminal import to_terminal
-    from nearpeak.reports.history.farm import job_text, jobs_document, overview_document
+    from nearpeak.reports.history.farm import job_document, jobs_document, overview_document
 
     device = {"name": "GPU-" + "8" * 40, "pool": "device", "service": "quarantined", "note": "", "noise_ratio": 0.01,
               "batch": 7, "fencing_token": 123456, "left_s": 59.0, "is_away": False}  # fmt: skip
@@ -187,7 +189,7 @@ def test_text_for_people_is_at_most_80_wide():
     whole = {"uid": "a" * 32, "kind": "measure", "state": "done", "batch": {"uid": "b" * 32}, "attempts": [tried],
              "payload": {"x": "y" * 99}, "result": None}  # fmt: skip
     documents = (overview_document(overview), jobs_document([job], 10**6), jobs_document([], 0))
-    for text in (*map(to_terminal, documents), job_text(whole)):
+    for text in map(to_terminal, (*documents, job_document(whole))):
         assert max(map(len, text.splitlines())) <= 80, text
         assert "\x1b" not in text
 
@@ -235,9 +237,9 @@ def test_the_same_on_another_device_or_model_is_another_job(call):
     words = ("submit", "measure", *GEMM, "--runner", "numpy")
     for more in ((), ("--device", "a"), ("--device", "b"), ("--model", "H200"), ("--against", "numpy", "--device", "a"),
                  ("--against", "numpy", "--device", "b")):  # fmt: skip
-        found = json.loads(call(*words, *more)[1])
+        found = json.loads(call(*words, *more, "--json")[1])
         assert (found["new_count"] > 0, found["known_count"]) == (True, 0), more
-        assert json.loads(call(*words, *more)[1])["new_count"] == 0
+        assert json.loads(call(*words, *more, "--json")[1])["new_count"] == 0
 
 
 def test_a_host_that_lends_nothing_any_more_is_away(call, terminal):
@@ -320,20 +322,22 @@ def test_what_a_kind_of_job_does_not_read_is_refused_and_no_store_is_made(call, 
 
 def test_a_program_runs_in_the_folder_that_is_named(call, tmp_path):
     (tmp_path / "bench.sh").write_text("echo 3 ms")
-    words = ("submit", "command", "--folder", str(tmp_path), "--", "sh", "bench.sh")
+    words = ("submit", "command", "--folder", str(tmp_path), "--json", "--", "sh", "bench.sh")
     (uid,) = json.loads(call(*words)[1])["uids"]
     call("submit", "command", "--folder", str(tmp_path / "none"), "--", "sh", "bench.sh")
     line = [sys.executable, "-m", "nearpeak", "farm", "up", "--device", "fake-folder", "--until-idle"]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
     assert done.stderr == "jobs: 1 done, 1 failed; 'nearpeak farm status --state failed' says why\n"
-    assert json.loads(call("status", "--job", uid)[1])["result"]["time_s"] == 0.003
-    (failed,) = [json.loads(row) for row in call("status", "--state", "failed")[1].splitlines()]
+    assert json.loads(call("status", "--job", uid, "--json")[1])["result"]["time_s"] == 0.003
+    (failed,) = [json.loads(row) for row in call("status", "--state", "failed", "--json")[1].splitlines()]
     assert "none: is no folder on this host" in failed["note"]
 
 
 def test_results_come_back_as_lines_and_as_a_table_in_the_order_in_which_they_were_asked_for(call, tmp_path):
     words = ("submit", "predict", *GEMM, "-t", "h200_sxm", "-t", "h100_sxm", "--json")
-    (tmp_path / "asked.json").write_text(call(*words)[1] + call("submit", "capture", "resnet-50", "batch=1,2")[1])
+    (tmp_path / "asked.json").write_text(
+        call(*words)[1] + call("submit", "capture", "resnet-50", "batch=1,2", "--json")[1]
+    )
     assert call("results", "--of", "asked.json")[2] == "4 of 4 jobs have no result yet, or are of another kind\n"
     line = [sys.executable, "-m", "nearpeak", "farm", "up", "--slots", "1", "--until-idle"]
     subprocess.run(line, capture_output=True, check=True, cwd=tmp_path, timeout=240)

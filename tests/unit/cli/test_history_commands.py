@@ -72,11 +72,15 @@ def test_a_list_of_series_reads_as_written_here(place, capsys, monkeypatch):
     on_terminal(monkeypatch)
     text, _ = run(capsys, "history", "softmax", "mi300x", "--store", place)
     assert without_numbers(text) == [
-        "series  case                                                  newest   change",
         "AMD Instinct MI300X, torch_cuda, main",
-        "     N  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
+        "series  case                           course                    newest   change",
+        "─" * 80,
+        "     N  softmax rows=8192 columns=81…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
+        "",
         "AMD Instinct MI300X, triton, main",
-        "     N  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
+        "series  case                           course                    newest   change",
+        "─" * 80,
+        "     N  softmax rows=8192 columns=81…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
     ]
 
 
@@ -88,8 +92,8 @@ def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, mo
         "  2 series worse since 103bf89e8b, 17 commits ago",
         "  device: only on AMD Instinct MI300X",
         "  commit: One pass over rows in softmax",
-        "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +12.2 %",
-        "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +11.9 %",
+        "   N  softmax rows=819…  torch_cuda  AMD Instinct MI30…  ▁▁▁▁▁▁▁▁▁▁▁▁██  +12.2 %",
+        "   N  softmax rows=819…  triton      AMD Instinct MI30…  ▁▁▁▁▁▁▁▁▁▁▁▁██  +11.9 %",
     ]
 
 
@@ -100,7 +104,9 @@ def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
         ("snooze", "1", "--until", "2099-01-31"),
     ):  # fmt: skip
         run(capsys, "alerts", *words, "--by", "me", "--store", place)
-    listed = [json.loads(line)["id"] for line in run(capsys, "alerts", "list", "--store", place)[0].splitlines()]
+    listed = [
+        json.loads(line)["id"] for line in run(capsys, "alerts", "list", "--store", place, "--json")[0].splitlines()
+    ]
     assert (1 in listed, 2 in listed) == (False, True)
     on_terminal(monkeypatch)
     shown = run(capsys, "alerts", "show", "1", "--store", place)[0]

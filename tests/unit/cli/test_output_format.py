@@ -58,9 +58,16 @@ def test_text_reads_as_text_in_a_pipe(run, words):
     assert not out.startswith("{")
 
 
-def test_json_stays_what_a_pipe_gets_and_both_at_once_are_refused(run):
-    _, out, _ = run("show", "models")
-    assert json.loads(out.splitlines()[0])["model"]
+def test_a_pipe_gets_text_but_for_rows_of_cases_and_both_formats_at_once_are_refused(run, tmp_path):
+    assert not run("show", "models")[1].startswith("{")
+    assert json.loads(run("show", "models", "--json")[1].splitlines()[0])["model"]
+    case = {"op": "gemm", "dtype": "bf16", "m": 8, "n": 8, "k": 8}
+    words = ["gemm", "dtype=bf16", "m=8", "n=8", "k=8"]
+    assert not run("bound", *words, "-t", "h100_sxm")[1].startswith("{")
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case))
+    rows = "--cases", str(tmp_path / "cases.jsonl"), "-t", "h100_sxm"
+    assert json.loads(run("bound", *rows)[1])["limiter"]
+    assert not run("bound", *rows, "--text")[1].startswith("{")
     code, _, error = run("show", "models", "--json", "--text")
     assert (code, "exclude each other" in error) == (2, True)
 

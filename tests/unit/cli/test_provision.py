@@ -36,7 +36,7 @@ def needs_of(record):
 
 
 def test_needs_of_a_case_follow_from_its_work_and_the_time(run):
-    code, out, _ = run(*GEMM, "--within", "100 us")
+    code, out, _ = run(*GEMM, "--within", "100 us", "--json")
     needs = needs_of(json.loads(out))
     assert code == 0
     assert needs["products of bf16"]["least"] == pytest.approx(FLOP / 1e-4)
@@ -45,7 +45,7 @@ def test_needs_of_a_case_follow_from_its_work_and_the_time(run):
 
 
 def test_a_base_target_shows_what_falls_short_and_by_what_factor(run):
-    _, out, _ = run(*GEMM, "--within", "100us", "--on", "h100_sxm")
+    _, out, _ = run(*GEMM, "--within", "100us", "--on", "h100_sxm", "--json")
     record = json.loads(out)
     first = record["needs"][0]
     bound = nearpeak.bound(nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm")

@@ -42,7 +42,7 @@ def trace(solution, time_ms, uuid="large", status="PASSED"):
 
 
 def test_every_workload_gets_its_bound_on_every_target(nearpeak):
-    found = nearpeak("score", FILE, "-w", LINES, "-t", "h100_sxm", "-t", "b200_sxm")
+    found = nearpeak("score", FILE, "-w", LINES, "-t", "h100_sxm", "-t", "b200_sxm", "--json")
     rows = [json.loads(text) for text in found.stdout.splitlines()]
     assert [(row["workload"], row["target"]) for row in rows] == [
         ("small", "h100_sxm"), ("small", "b200_sxm"), ("large", "h100_sxm"), ("large", "b200_sxm")]  # fmt: skip
@@ -54,7 +54,7 @@ def test_traces_are_scored_where_a_score_means_something(nearpeak, tmp_path):
     file.write_text(
         trace("base", 0.5) + trace("good", 0.1) + trace("magic", 1e-6) + trace("broken", 0, status="TIMEOUT")
     )
-    found = nearpeak("score", FILE, "--traces", str(file), "-t", "h100_sxm", "--baseline", "base")
+    found = nearpeak("score", FILE, "--traces", str(file), "-t", "h100_sxm", "--baseline", "base", "--json")
     rows = {row["solution"]: row for row in map(json.loads, found.stdout.splitlines())}
     assert rows["base"]["score"] == 0.5
     assert 0.5 < rows["good"]["score"] < 1

@@ -35,13 +35,13 @@ def call(tmp_path, monkeypatch):
 
 
 def test_results_go_in_once_and_info_counts_them(call):
-    code, first, _ = call("import", "results.jsonl", *ON, "--store", "a.db")
+    code, first, _ = call("import", "results.jsonl", *ON, "--store", "a.db", "--json")
     assert (code, json.loads(first)["new"], json.loads(first)["measurements"]) == (0, True, 2)
-    _, second, _ = call("import", "results.jsonl", *ON, "--store", "a.db")
+    _, second, _ = call("import", "results.jsonl", *ON, "--store", "a.db", "--json")
     assert json.loads(second) == json.loads(first) | {"new": False}
-    _, text, _ = call("info", "--store", "a.db")
+    _, text, _ = call("info", "--store", "a.db", "--json")
     assert (json.loads(text)["run"], json.loads(text)["engine"]) == (1, "sqlite")
-    _, third, _ = call("import", "results.jsonl", *ON, "--store", "a.db", "--again")
+    _, third, _ = call("import", "results.jsonl", *ON, "--store", "a.db", "--again", "--json")
     assert json.loads(third)["new"]
 
 
@@ -102,7 +102,7 @@ def test_copies_checks_merges_exports_and_retention(call, tmp_path):
     assert call("backup", "b.db", "--store", "a.db")[0] == 0
     assert call("check", "--store", "b.db")[:2] == (0, "nothing is wrong\n")
     assert call("merge", "a.db", "b.db", "--store", "c.db")[0] == 0
-    assert json.loads(call("info", "--store", "c.db")[1])["run"] == 1
+    assert json.loads(call("info", "--store", "c.db", "--json")[1])["run"] == 1
     assert call("export", "out", "--store", "c.db", "--format", "csv")[0] == 0
     assert (tmp_path / "out" / "manifest.json").exists()
     assert "could be removed" in call("retain", "old", "--store", "c.db", "--days", "0")[1]

@@ -65,7 +65,7 @@ def test_loader_refusals_are_one_line(words, message):
 def test_a_plan_is_written_and_read(tmp_path):
     place = tmp_path / "plan.toml"
     text = said("train-bench", "plan", "--models", "lenet5,resnet18", "--workers", "0,2", "--repeats", 2, "--items",
-                "lenet5=64", "--out", place)  # fmt: skip
+                "lenet5=64", "--out", place, "--json")  # fmt: skip
     assert json.loads(text) == {"plan": str(place), "run_count": 16}
     assert said("train-bench", "plan", "--repeats", 1, "--out", tmp_path / "all.toml", "--text").startswith("24 runs")
     plan = read_plan(place)

@@ -40,18 +40,18 @@ def test_a_wrong_implementation_leaves_with_code_12_and_its_command_repeats_the_
     )
     monkeypatch.chdir(tmp_path)
     words = (*SOFTMAX, "--implementation", "my_kernels_of_a_test:without_maximum", "--seed", "7", "--limit", "90 s")
-    code, out, error = run(monkeypatch, capsys, *words)
+    code, out, error = run(monkeypatch, capsys, *words, "--json")
     record = json.loads(out)
     assert code == 12
     assert record["status"] == "NUMERIC_FAIL"
     assert "V3 NUMERIC_FAIL" in error
     again = shlex.split(record["command"])
     assert (again[:2], again[-2:]) == (["nearpeak", "validate"], ["--limit", "90 s"])
-    assert run(monkeypatch, capsys, *again[2:])[1] == out
+    assert run(monkeypatch, capsys, *again[2:], "--json")[1] == out
 
 
 def test_the_share_of_mutants_is_said(monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, *SOFTMAX, "--mutants")
+    code, out, _ = run(monkeypatch, capsys, *SOFTMAX, "--mutants", "--json")
     record, score = map(json.loads, out.splitlines())
     assert record["command"].endswith(" --seed 0 --mutants")
     assert code == 0
@@ -118,7 +118,7 @@ def test_a_function_in_a_file_is_named_by_its_path_and_finds_what_lies_beside_it
     )
     monkeypatch.setattr(sys, "path", [*sys.path])
     words = (*SOFTMAX, "--implementation", f"{tmp_path / 'json.py'}:rows")
-    code, out, _ = run(monkeypatch, capsys, *words)
+    code, out, _ = run(monkeypatch, capsys, *words, "--json")
     assert (code, json.loads(out)["status"]) == (0, "PASS")
 
 
@@ -141,7 +141,7 @@ def test_a_function_that_ends_its_process_has_crashed(monkeypatch, capsys, tmp_p
 
 def test_what_a_function_prints_does_not_mix_with_the_record(monkeypatch, capsys, tmp_path):
     (tmp_path / "talking.py").write_text("def f(x, **_):\n    print('seen')\n    return x['x'].softmax(-1)\n")
-    code, out, error = run(monkeypatch, capsys, *SOFTMAX, "--implementation", f"{tmp_path / 'talking.py'}:f")
+    code, out, error = run(monkeypatch, capsys, *SOFTMAX, "--implementation", f"{tmp_path / 'talking.py'}:f", "--json")
     assert (code, json.loads(out)["status"], "seen" in error) == (0, "PASS", True)
 
 
@@ -207,7 +207,7 @@ def test_a_case_of_a_suite_that_is_too_large_for_float64_is_a_row(monkeypatch, c
     path = tmp_path / "suite.jsonl"
     sweeps = ["op=gemm dtype=bf16 m=65536 n=65536 k=65536", "op=softmax dtype=fp32 rows=4 columns=8"]
     path.write_text(save_text(suite_construction.suite([], sweeps=sweeps)))
-    code, out, error = run(monkeypatch, capsys, str(path))
+    code, out, error = run(monkeypatch, capsys, str(path), "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     large = [row for row in rows if row["case"].get("m") == 65536]
     assert code == 0

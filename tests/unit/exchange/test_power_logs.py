@@ -13,7 +13,8 @@ from nearpeak.core.runs.telemetry import Series
 from nearpeak.errors import SpecError
 from nearpeak.exchange.power_logs import LOGS, read_log
 from nearpeak.exchange.telemetry_lines import telemetry_record
-from nearpeak.reports.telemetry_report import to_terminal
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.telemetry_report import telemetry_document
 
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
 
@@ -101,12 +102,12 @@ def test_windows_of_one_name_keep_their_own_energies(tmp_path):
     rounds = "start_time,window_name,elapsed_time,gpu0_energy\n1,w,2,600\n5,w,2,700\n9,v,1,50\n"
     log = read_log(made(tmp_path, "zeus", rounds))
     assert {name: energies_of(log, name)[0].energy_j for name, _, _ in log.spans} == {"w": 600, "w (2)": 700, "v": 50}
-    assert "by counter of gpu0.energy: 1350 J," in to_terminal(log)
+    assert "by counter of gpu0.energy: 1350 J," in to_terminal(telemetry_document(log))
 
 
 def test_an_energy_that_a_log_states_is_one_number_and_no_range(tmp_path):
-    text = " ".join(to_terminal(read_log(made(tmp_path, "zeus"))).split())
-    assert "phase w300, 2 s: gpu0 600 J (1 value), gpu1 500 J (1 value)" in text
+    text = " ".join(to_terminal(telemetry_document(read_log(made(tmp_path, "zeus")))).split())
+    assert "w300 2 s gpu0 600 J (1 value), gpu1 500 J (1 value)" in text
 
 
 @needs_samples

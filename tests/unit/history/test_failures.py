@@ -12,7 +12,8 @@ from nearpeak.history.failed_series import failed_groups, save_failures
 from nearpeak.history.opportunity_ranking import ranking_of
 from nearpeak.history.series_tracks import track_of
 from nearpeak.ops import case
-from nearpeak.reports.history.regressions import regressions_text
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.history.regressions import regressions_document
 from nearpeak.store import open_store
 
 GEMM = case("gemm", m=8, n=8, k=8, dtype="fp32")
@@ -53,7 +54,7 @@ def test_a_series_that_no_longer_runs_is_a_group_with_its_own_word_and_one_alert
         (saved,) = save_failures(store, store.series(), groups(store))
     (alert,) = store.findings.alerts()
     assert (alert.title, alert.status, saved.alert_id) == (group.title, "new", alert.id)
-    text = regressions_text((), [track_of(store, item.id) for item in store.series()], (saved,))
+    text = to_terminal(regressions_document((), [track_of(store, item.id) for item in store.series()], (saved,)))
     assert f"✗ 0000000000 2 series {words[outcome]}: Commit 2\n  ran until 0000000000; alert 1, new\n" in text
 
 
@@ -123,7 +124,7 @@ def test_two_commits_are_too_few_and_the_largest_difference_is_told(tmp_path):
     with open_store(place, create=True) as store:
         for number, value in enumerate((1e-3, 1.2e-3)):
             store.ingest(at(number, samples("a", (value,)), samples("b", (1e-3,))))
-        text = regressions_text((), [track_of(store, item.id) for item in store.series()])
+        text = to_terminal(regressions_document((), [track_of(store, item.id) for item in store.series()]))
     plain = " ".join(text.split())
     assert "2 series not searched: a search needs 12 commits, these have 2 at most" in plain
     assert "largest difference between neighbours there: +20.0 %, series 2, 0000000000 to 0000000000" in plain
@@ -135,7 +136,7 @@ def test_two_commits_are_too_few_and_the_largest_difference_is_told(tmp_path):
 def test_a_searched_history_says_nothing_of_what_it_needs(store):
     for number in range(12):
         store.ingest(random_run(number, cases=1))
-    assert "not searched" not in regressions_text((), [track_of(store, 1)])
+    assert "not searched" not in to_terminal(regressions_document((), [track_of(store, 1)]))
 
 
 def test_the_age_of_an_alert_is_told_in_commits(store):

@@ -146,7 +146,7 @@ def test_the_command_says_the_verdict_in_its_exit_code(capsys, monkeypatch):
     from nearpeak.cli import main
 
     words = ["compare", "callable:kernels:softmax", "callable:kernels:fail", "softmax", "rows=4", "columns=8"]
-    monkeypatch.setattr(sys, "argv", ["nearpeak", *words, "dtype=fp32", "--no-check"])
+    monkeypatch.setattr(sys, "argv", ["nearpeak", *words, "dtype=fp32", "--no-check", "--json"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1

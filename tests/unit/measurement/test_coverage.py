@@ -166,7 +166,7 @@ def test_a_graph_break_is_told_with_its_line_and_its_share(tmp_path):
         "        if y.sum().item() > 0:\n            y = y + 1\n        return y @ x\n"
         "def get_inputs():\n    return [torch.rand(16, 16)]\n"
     )
-    words = ["coverage", str(path), "--runner", "torch_compile", "--limit", "400s"]
+    words = ["coverage", str(path), "--runner", "torch_compile", "--limit", "400s", "--json"]
     done = CliRunner().invoke(application(), words)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -7,7 +7,8 @@ from nearpeak.bounds.bound_table import bound_table
 from nearpeak.core.answers.bound import Policy
 from nearpeak.prediction.calibration.samples import samples_of
 from nearpeak.prediction.calibration.table_audit import audit
-from nearpeak.reports.audit_report import to_json, to_terminal
+from nearpeak.reports.audit_report import audit_document, to_json
+from nearpeak.reports.document.terminal import to_terminal
 from nearpeak.targets import target_of
 
 H100 = target_of("h100_sxm")
@@ -126,8 +127,8 @@ def test_times_in_another_unit_are_remarked_on(factor, said):
 def test_remarks_and_slow_repeats_are_shown_as_text_and_json():
     columns = {"op": "gemm", "dtype": "bf16", "m": [512, 512], "n": 8192, "k": 8192, "time_ms": [200, 500]}
     whole = kinds(columns)[1]
-    text = " ".join(to_terminal(H100, whole).split())
+    text = " ".join(to_terminal(audit_document(H100, whole)).split())
     assert "2 rows on H100 SXM 80 GB (h100_sxm): 1 with findings gemm.bf16: its 2 times are in the median" in text
-    assert "row 2: 500 ms against 200 ms of row 1" in text
+    assert "2 500 ms against 200 ms of row 1" in text
     found = json.loads(to_json(H100, whole))
     assert (found["counts"], found["remarks"]) == ({"slow_repeat": 1}, list(whole.remarks))

@@ -27,7 +27,7 @@ cases = ["gemm m=4096 n=4096 k=4096 dtype=bf16"]
 
 
 def invoke(*words):
-    found = CliRunner().invoke(application(), ["simulate", *map(str, words), "--target", "h100_sxm"])
+    found = CliRunner().invoke(application(), ["simulate", *map(str, words), "--target", "h100_sxm", "--json"])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     return [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]

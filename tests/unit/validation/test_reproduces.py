@@ -92,7 +92,7 @@ def _kernels(tmp_path, monkeypatch):
 
 
 def run(monkeypatch, capsys, *words):
-    monkeypatch.setattr("sys.argv", ["nearpeak", *words])
+    monkeypatch.setattr("sys.argv", ["nearpeak", *words, "--json"])
     with pytest.raises(SystemExit) as left:
         main()
     return left.value.code, capsys.readouterr().out
@@ -110,7 +110,9 @@ def words_of(check):
 @pytest.mark.parametrize("check", ["v8", "v11"])
 def test_what_depends_on_earlier_calls_shows_again_in_a_new_process(check):
     def ran(words):
-        done = subprocess.run([sys.executable, "-m", "nearpeak", *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "nearpeak", *words, "--json"], capture_output=True, text=True, check=False
+        )
         return done.returncode, done.stdout
 
     words = ["validate", *words_of(check)]

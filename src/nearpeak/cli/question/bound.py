@@ -38,7 +38,7 @@ def bound(
     no_credit: bool = shared.NO_CREDIT,
     fabric: str = shared.FABRIC,
     stride: int = shared.STRIDE,
-    json: bool = shared.JSON,
+    json: bool = shared.JSON_LINES,
 ) -> None:
     """Show the proved lower bound on the time of a case, term by term, or add it to a table of cases.
 

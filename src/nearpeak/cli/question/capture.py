@@ -27,7 +27,7 @@ def capture(
     ),
     options: CaptureOptions = CaptureOptions(),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the whole workload as JSON."),
-    json: bool = shared.JSON,
+    json: bool = shared.JSON_LINES,
 ) -> None:
     """List the distinct operator cases of a model step with their counts; in a pipe as JSON lines.
 

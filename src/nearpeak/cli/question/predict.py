@@ -90,7 +90,7 @@ def predict(
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
     why: bool = shared.WHY,
-    json: bool = shared.JSON,
+    json: bool = shared.JSON_LINES,
 ) -> None:
     """Show the expected time of tuned software, with a 90 % interval and a breakdown into parts.
 

@@ -1,6 +1,5 @@
 """Command `nearpeak audit`: implausible and inconsistent rows of a table of measurements."""
 
-import sys
 from pathlib import Path
 
 import typer
@@ -44,7 +43,11 @@ def audit(
         samples = samples_of(columns)
         check_device(samples, devices[0])
     audit_result = audited(columns, samples, devices[0])
-    sys.stdout.write(f"{(report.to_json if json else report.to_terminal)(devices[0], audit_result)}\n")
+    shared.tell(
+        lambda: report.audit_document(devices[0], audit_result),
+        lambda: report.to_json(devices[0], audit_result),
+        json=json,
+    )
     if out is not None:
         kinds: list[list[str]] = [[] for _ in range(audit_result.row_count)]
         for finding in audit_result.findings:

@@ -103,11 +103,11 @@ def fit(
         sys.stderr.write(f"not fitted: {name}: {error}\n")
     of = {"device": device.name, "figures": figures_digest(device)}
     groups = {**groups_of(path), **{group.name: {**of, **group.entry} for group in fits.fits}}
-    if json:
-        text = report.fit_to_json(device, fits.fits, fits.set_aside, fits.refused)
-    else:
-        text = report.fit_to_terminal(device, fits.fits)
-    sys.stdout.write(f"{text}\n")
+    shared.tell(
+        lambda: report.fit_document(device, fits.fits),
+        lambda: report.fit_to_json(device, fits.fits, fits.set_aside, fits.refused),
+        json=json,
+    )
     shared.write_whole(path, file_text(groups))
     if residuals is not None:
         _write_residuals(residuals, columns, fits)
@@ -152,17 +152,13 @@ def fabric(
     other work on the machine shows in the times.
     """
     from nearpeak.api.measured_analysis import measure_fabric
-    from nearpeak.units import show
+    from nearpeak.reports.calibration_report import fabric_document
 
     shared.check_writable(out)
     budget_s = shared.seconds_of(budget, "--budget")
     with shared.progress("measuring collectives among own processes"):
         path, fitted = measure_fabric(tuple(dict.fromkeys(ranks)), budget_s, out)
-    for fit in fitted.tiers[0].fits:
-        sys.stdout.write(
-            f"{fit.kind:14} {fit.rank_count:2} ranks  {show(fit.base_s, 's'):>10} + bytes / "
-            f"{show(fit.bytes_per_s, 'B/s')}\n"
-        )
+    shared.print_document(fabric_document(fitted.tiers[0].fits))
     sys.stderr.write(f"wrote {path}\n")
 
 
@@ -182,7 +178,7 @@ def plan(
     device = _one_target(target, "plan")
     check_table(out)
     planned = design(device, op, {"dtype": dtype}, count)
-    sys.stdout.write(f"{report.plan_to_json(device, planned) if json else report.plan_to_terminal(device, planned)}\n")
+    shared.tell(lambda: report.plan_document(device, planned), lambda: report.plan_to_json(device, planned), json=json)
     if out is not None:
         write_columns(out, rows_to_columns([point.case.record() for point in planned.points]))
         sys.stderr.write(f"wrote {out}\n")
@@ -207,7 +203,7 @@ def stack(
     """
     from nearpeak.api.training.stack_calibration import calibrate_stack, measured_steps, stack_text
     from nearpeak.frontends.files.case_tables import read_columns
-    from nearpeak.reports.calibration_report import stack_to_json, stack_to_terminal
+    from nearpeak.reports.calibration_report import stack_document, stack_to_json
     from nearpeak.systems.training.stack_files import stack_of
     from nearpeak.targets.clusters import cluster_of
 
@@ -218,7 +214,7 @@ def stack(
     cluster = cluster_of(f"{most}x{device.name}", fabric)
     with shared.progress("fitting"):
         fit = calibrate_stack(steps, cluster, stack_of(name), source or f"{data.name}, {len(steps)} steps")
-    sys.stdout.write(f"{stack_to_json(fit) if json else stack_to_terminal(fit)}\n")
+    shared.tell(lambda: stack_document(fit), lambda: stack_to_json(fit), json=json)
     if out is not None:
         shared.write_whole(out, stack_text(fit.stack))
 

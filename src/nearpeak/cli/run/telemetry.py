@@ -48,9 +48,9 @@ def telemetry(
         recording = read_log(log, seconds_of(interval, "--interval") if interval else None)
     else:
         recording = _watched(duration, rate, source)
-    from nearpeak.reports.telemetry_report import to_terminal
+    from nearpeak.reports.telemetry_report import telemetry_document
 
-    sys.stdout.write(f"{jsonlib.dumps(_record(recording)) if json else to_terminal(recording)}\n")
+    shared.tell(lambda: telemetry_document(recording), lambda: jsonlib.dumps(_record(recording)), json=json)
     if out is not None:
         shared.write_whole(out, jsonlib.dumps(_record(recording)) + "\n")
 

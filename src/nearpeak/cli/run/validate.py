@@ -196,15 +196,18 @@ def _validated(case: "Case", tested: "Implementation | _Foreign", how: _Asked, *
     from nearpeak.ops import label_of
     from nearpeak.reports import validation_report as report
 
-    people = not json
     with shared.progress("validating"):
         validation, message = _found(case, tested, how.seed)
     validation = replace(validation, command=how.command(validation.command))
     sys.stderr.write(message)
-    text = report.to_terminal(label_of(case), validation) if people else report.to_json(validation)
-    sys.stdout.write(f"{text}\n")
+    shared.tell(
+        lambda: report.validation_document(label_of(case), validation),
+        lambda: report.to_json(validation),
+        json=json,
+    )
+    sys.stdout.write("" if json else f"again: {validation.command}\n")  # whole, so that it can be copied
     if how.mutants:
-        sys.stdout.write(f"{_score(validation.case, how.seed, text_for_people=people)}\n")
+        sys.stdout.write(f"{_score(validation.case, how.seed, text_for_people=not json)}\n")
     return validation
 
 

@@ -45,7 +45,7 @@ def status(
     opened = opened_store(place_of(store), create=False)
     if job:
         record = queue.job(opened, job)
-        say(record, text.job_text(record).rstrip("\n"), json=json)
+        shared.tell(lambda: text.job_document(record), lambda: jsonlib.dumps(record), json=json)
     elif comparison:
         _show_comparison(opened, comparison, json=json)
     elif jobs or state:

@@ -33,8 +33,11 @@ EDITS = typer.Option([], "--set", help='What-if edit of every target, e.g. dram.
 POLICY = typer.Option("strict", "--policy", help="Units that may form products: strict, tf32 or hard.")
 ALGORITHM = typer.Option("classical", "--algorithm", help="How products are formed: classical, or any (Winograd, …).")
 NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
-JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
-TEXT = typer.Option(False, "--text", help="Print text for people, also in a pipe.")
+JSON = typer.Option(False, "--json", help="Print JSON instead of text.")
+JSON_LINES = typer.Option(
+    False, "--json", help="Print JSON instead of text; rows of cases are JSON lines in a pipe anyway."
+)
+TEXT = typer.Option(False, "--text", help="Print text for people, as without --json; in a pipe also rows of cases.")
 SOFTWARE = typer.Option(
     BEST_SOFTWARE, "--software", help="Serving framework: vllm, trtllm, sglang; best: of those measured, case by case."
 )
@@ -161,8 +164,11 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def as_json(*, json: bool, text: bool) -> bool:
-    """Return whether to print JSON: as requested, else where standard output is no terminal.
+def as_json(*, json: bool, text: bool, is_data: bool = False) -> bool:
+    """Return whether to print JSON: where it is asked for, and for data that no terminal shows.
+
+    Args:
+        is_data: whether the output is rows of cases that another program reads.
 
     >>> as_json(json=True, text=True)
     Traceback (most recent call last):
@@ -170,7 +176,7 @@ def as_json(*, json: bool, text: bool) -> bool:
     """
     if json and text:
         raise SpecError("--json and --text: exclude each other; give one")
-    return json or not (text or on_terminal())
+    return json or (is_data and not text and not on_terminal())
 
 
 def check_writable(path: Path | None) -> None:

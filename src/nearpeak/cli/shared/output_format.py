@@ -1,4 +1,4 @@
-"""Choice between text and JSON, the same for every command that prints both: `--text`, `--json`, or by the terminal."""
+"""Choice between text and JSON, the same for every command that prints both: `--text` and `--json`."""
 
 import functools
 import inspect
@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from nearpeak.cli.shared.options import JSON, TEXT, as_json
+from nearpeak.cli.shared.case_arguments import TABLES
+from nearpeak.cli.shared.options import JSON, JSON_LINES, TEXT, as_json
 
 
 def add_text_option(app: typer.Typer) -> None:
@@ -23,6 +24,9 @@ def add_text_option(app: typer.Typer) -> None:
 def with_text_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with `--text` beside its `--json`; one without `--json`, or with both, stays as it is.
 
+    Commands with `JSON_LINES` print rows of cases as JSON into pipes; where they also take one case in words, they
+    answer it with text there.
+
     >>> def shown(json: bool = JSON) -> bool:
     ...     return json
     >>> with_text_option(shown)(json=False, text=True), with_text_option(shown)(json=True, text=False)
@@ -30,16 +34,19 @@ def with_text_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """
     parameters = list(inspect.signature(command).parameters.values())
     defaults = [parameter.default for parameter in parameters]
-    if JSON not in defaults or TEXT in defaults:
+    option = next((option for option in (JSON, JSON_LINES) if option in defaults), None)
+    if option is None or TEXT in defaults:
         return command
-    place = defaults.index(JSON)
+    place = defaults.index(option)
     name = parameters[place].name
     text = inspect.Parameter("text", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=TEXT, annotation=bool)
     parameters.insert(place + 1, text)
 
     @functools.wraps(command)
     def run(**values: Any) -> Any:
-        values[name] = as_json(json=values[name], text=values.pop("text"))
+        words = values.get("words") or [".jsonl"]
+        is_table = values.get("cases") is not None or words[0].endswith(TABLES)
+        values[name] = as_json(json=values[name], text=values.pop("text"), is_data=option is JSON_LINES and is_table)
         return command(**values)
 
     vars(run)["__signature__"] = inspect.Signature(parameters)  # what typer reads

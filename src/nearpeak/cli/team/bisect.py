@@ -63,9 +63,9 @@ def bisect(
     if json:
         sys.stdout.write(f"{jsonlib.dumps(asdict(result))}\n")
     else:
-        from nearpeak.reports.history.bisection import bisection_text
+        from nearpeak.reports.history.bisection import bisection_document
 
-        sys.stdout.write(bisection_text(result.ends, result.found))
+        shared.print_document(bisection_document(result.ends, result.found))
     if result.found is None:
         raise typer.Exit(11 if result.ends.judgement.verdict == "inconclusive" else 0)
     raise typer.Exit(10 if result.found.outcome == "found" else 11)

@@ -25,6 +25,7 @@ def bridge(
     """
     from nearpeak.history.series_bridges import bridged
     from nearpeak.history.series_tracks import series_numbered
+    from nearpeak.reports.document import Document
     from nearpeak.reports.history.tracks import bridge_lines
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -34,4 +35,4 @@ def bridge(
     if json:
         sys.stdout.write(f"{jsonlib.dumps(asdict(joined))}\n")
         return
-    sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(joined)))
+    shared.print_document(Document(blocks=list(bridge_lines(joined))))

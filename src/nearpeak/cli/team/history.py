@@ -29,7 +29,7 @@ def history(
     changing clocks; ▲ is a confirmed change, △ a suspect.
     """
     from nearpeak.history.series_tracks import series_named, track_of
-    from nearpeak.reports.history.tracks import detail_text, list_text
+    from nearpeak.reports.history.tracks import list_document, track_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -42,4 +42,4 @@ def history(
             sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
         return
     tracks.sort(key=lambda item: (item.series.device, item.series.testbed.name, item.series.branch, item.series.label))
-    sys.stdout.write(detail_text(tracks[0]) if len(tracks) == 1 else list_text(tracks))
+    shared.print_document(track_document(tracks[0]) if len(tracks) == 1 else list_document(tracks))

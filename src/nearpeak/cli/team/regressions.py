@@ -49,7 +49,7 @@ def regressions(
     from nearpeak.history.failed_series import failed_groups, save_failures
     from nearpeak.history.regression_groups import regressed, save_regressions, unsuppressed
     from nearpeak.history.series_tracks import series_named, track_of
-    from nearpeak.reports.history.regressions import regressions_text, unsearched_lines
+    from nearpeak.reports.history.regressions import regressions_document, unsearched_lines
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -72,7 +72,7 @@ def regressions(
             sys.stdout.write(f"{jsonlib.dumps(row)}\n")
         sys.stderr.write("".join(f"{line}\n" for line in unsearched_lines(tracks)))
         return
-    sys.stdout.write(regressions_text(groups, tracks, failures))
+    shared.print_document(regressions_document(groups, tracks, failures))
 
 
 def _confirmed(

@@ -1,21 +1,21 @@
-"""Terminal report of a bisection for the change behind a slowdown."""
+"""Document of a bisection for the change behind a slowdown."""
 
 from collections.abc import Iterator
 
 from nearpeak.bisection.noisy_search import Bisection
 from nearpeak.core.runs.launch_pairs import LaunchJudgement
-from nearpeak.reports.figure_text import clean, hung
+from nearpeak.reports.document import Document
+from nearpeak.reports.figure_text import clean
 from nearpeak.reports.history.tracks import percent
 
-WIDTH = 80
 _SAID = {
     "found": "found", "likely": "likely, but the steps did not suffice to be sure", "not-there": "no single change",
 }  # fmt: skip
 
 
-def bisection_text(ends: LaunchJudgement, bisection: Bisection | None) -> str:
+def bisection_document(ends: LaunchJudgement, bisection: Bisection | None) -> Document:
     """Return the culprits, and the comparisons behind them."""
-    return "\n".join(hung(_lines(ends, bisection), WIDTH)) + "\n"
+    return Document(blocks=list(_lines(ends, bisection)))
 
 
 def _lines(ends: LaunchJudgement, bisection: Bisection | None) -> Iterator[str]:

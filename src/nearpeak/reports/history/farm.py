@@ -1,7 +1,6 @@
-"""Terminal reports of the farm: devices, hosts, queue, single jobs."""
+"""Documents of the farm: devices, hosts, queue, single jobs."""
 
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,10 @@ from nearpeak.reports.document import Document, Table, columns
 from nearpeak.reports.figure_text import clean, shortened
 from nearpeak.units import counted
 
-WIDTH = 80
+_MOST_NOTE = 78
+"""Characters of a job's note in the list of jobs."""
+_MOST_CHARACTERS = 400
+"""Of a payload or result, of which `--json` has the whole."""
 
 
 def overview_document(overview: Mapping[str, Any]) -> Document:
@@ -81,7 +83,7 @@ def jobs_document(jobs: Sequence[Mapping[str, Any]], whole_count: int) -> Docume
             job["attempt_count"],
             job["device"],
             job["what"],
-            shortened(job["note"], WIDTH - 2),
+            shortened(job["note"], _MOST_NOTE),
         )
         for job in jobs
     ]
@@ -92,22 +94,18 @@ def jobs_document(jobs: Sequence[Mapping[str, Any]], whole_count: int) -> Docume
     return Document(blocks=[table, more if whole_count > len(jobs) else ""] if jobs else ["no jobs"])
 
 
-def job_text(job: Mapping[str, Any]) -> str:
+def job_document(job: Mapping[str, Any]) -> Document:
     """Return one job with its attempts and its result."""
-    lines = [f"job {job['uid']}: {job['kind']}, {job['state']}"]
     batch = dict(job["batch"])
     fields = {"batch": batch.pop("uid", "")}
     fields |= batch if batch.get("comparison") else {name: value for name, value in batch.items() if name != "round"}
-    lines += [f"  {name}: {clean(str(value))}" for name, value in fields.items() if value not in ("", None)]
-    lines += [
-        f"  attempt on {clean(tried['device'])}, token {tried['fencing_token']}: "
-        f"{_OUTCOMES.get(tried['outcome'], tried['outcome'])}{': ' + clean(tried['note']) if tried['note'] else ''}"
-        for tried in job["attempts"]
+    rows = [(name, str(value)) for name, value in fields.items() if value not in ("", None)]
+    for tried in job["attempts"]:
+        outcome = _OUTCOMES.get(tried["outcome"], tried["outcome"])
+        note = f": {tried['note']}" if tried["note"] else ""
+        rows.append(("attempt", f"on {tried['device']}, token {tried['fencing_token']}: {outcome}{note}"))
+    rows += [
+        (name, json.dumps(job[name])[:_MOST_CHARACTERS]) for name in ("payload", "result") if job[name] is not None
     ]
-    lines.append(f"  payload: {clean(json.dumps(job['payload']))[:400]}")
-    if job["result"] is not None:
-        lines.append(f"  result: {clean(json.dumps(job['result']))[:400]}")
-    wrap = textwrap.TextWrapper(
-        WIDTH, subsequent_indent="    ", break_on_hyphens=False
-    ).wrap  # payloads have few spaces
-    return "\n".join(part for line in lines for part in wrap(line)) + "\n"
+    table = Table(columns=columns("field|", "~value|"), rows=rows, indent_count=2)
+    return Document(blocks=[f"job {job['uid']}: {job['kind']}, {job['state']}", table])

@@ -1,4 +1,4 @@
-"""Terminal report of regressions: groups of series that changed together, with likely causes."""
+"""Document of regressions: groups of series that changed together, with likely causes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,24 +7,26 @@ from nearpeak.core.history.track import Regressed, Track
 from nearpeak.history.failed_series import FailedGroup
 from nearpeak.history.regression_groups import cause_of
 from nearpeak.history.series_tracks import commits_since, largest_step
-from nearpeak.reports.figure_text import clean, hung, shortened
+from nearpeak.reports.document import Block, Column, Document, Heading, Table, columns
+from nearpeak.reports.figure_text import clean
 from nearpeak.reports.history.spark import sparkline
-from nearpeak.reports.history.tracks import WIDTH, percent, sha_text
+from nearpeak.reports.history.tracks import percent, sha_text
 from nearpeak.units import counted
 
-SPARK = 18
+SPARK = 14
 MOST_SERIES = 8
 """Series that are listed of one group."""
 
 
-def regressions_text(groups: Sequence[Regressed], tracks: Sequence[Track], failures: Sequence[FailedGroup] = ()) -> str:
+def regressions_document(
+    groups: Sequence[Regressed], tracks: Sequence[Track], failures: Sequence[FailedGroup] = ()
+) -> Document:
     """Return groups, newest first, with a sparkline for each series; before them what no longer runs."""
     by_series = {item.series.id: item for item in tracks}
-    lines = [line for failed in failures for line in _failure(failed)]
-    lines += [line for item in groups for line in _group(item, by_series)]
-    lines.append(f"{counted(len(groups), 'group')} of changes in {len(tracks)} series")
-    lines += unsearched_lines(tracks)
-    return "\n".join(hung(lines, WIDTH)) + "\n"
+    blocks = [block for failed in failures for block in _failure(failed)]
+    blocks += [block for item in groups for block in _group(item, by_series)]
+    summary = f"{counted(len(groups), 'group')} of changes in {len(tracks)} series"
+    return Document(blocks=[*blocks, Heading(summary, level=3), *unsearched_lines(tracks)])
 
 
 def unsearched_lines(tracks: Sequence[Track]) -> list[str]:
@@ -53,24 +55,21 @@ def unsearched_lines(tracks: Sequence[Track]) -> list[str]:
     return lines
 
 
-def _failure(group: FailedGroup) -> Iterator[str]:
-    yield f"✗ {sha_text(group.bad_sha)} {shortened(clean(group.title), WIDTH - 13)}"
+def _failure(group: FailedGroup) -> Iterator[Block]:
+    yield Heading(f"✗ {sha_text(group.bad_sha)} {clean(group.title)}", level=3)
     followed = f"; alert {group.alert_id}, {clean(group.status)}" if group.alert_id else ""
     since = f"ran until {sha_text(group.good_sha)}" if group.good_sha else "never ran before"
     yield f"  {since}{followed}"
-    for failed in group.failures[:MOST_SERIES]:
-        label = shortened(f"{failed.series.label} {failed.series.testbed.name}", 40)
-        yield f"  {failed.series.id:>5}  {label:<40}  {shortened(failed.series.device, 20)}"
-    if len(group.failures) > MOST_SERIES:
-        yield f"  {len(group.failures) - MOST_SERIES} more series"
-    yield ""
+    rows = [(item.series.id, item.series.label, item.series.testbed.name, item.series.device)
+            for item in group.failures]  # fmt: skip
+    yield _series_table(columns("#series|", "label|", "testbed|", "device|"), rows)
 
 
-def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[str]:
+def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[Block]:
     sign = "▲" if any(change.tier == "confirmed" for _, change in group.changes) else "△"
     count = len(group.changes)
     subject = "episode of the clock, no change of the code" if group.by_clock else cause_of(group)
-    yield f"{'~' if group.by_clock else sign} {sha_text(group.bad_sha)} {shortened(subject, WIDTH - 13)}"
+    yield Heading(f"{'~' if group.by_clock else sign} {sha_text(group.bad_sha)} {clean(subject)}", level=3)
     followed = f"; alert {group.alert_id}, {clean(group.status)}" if group.alert_id else ""
     direction = "worse" if group.changes[0][1].worse else "better"
     over = "; over since" if group.over else ""
@@ -80,12 +79,15 @@ def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[str]:
     yield f"  {count} series {direction} since {sha_text(group.good_sha)}{age}{over}{followed}"
     for axis, what in group.suspects:
         yield f"  {clean(axis)}: {clean(what)}"
-    for series, change in group.changes[:MOST_SERIES]:
-        values = [point.value for point in tracks[series.id].points]
-        label = shortened(f"{series.label} {series.testbed.name}", 24)
-        device = shortened(series.device, 13)
-        spark = sparkline(values, SPARK)
-        yield f"  {series.id:>5}  {label:<24}  {device:<13}  {spark:<{SPARK}} {percent(change.value_ratio):>8}"
-    if count > MOST_SERIES:
-        yield f"  {count - MOST_SERIES} more series"
-    yield ""
+    rows = []
+    for series, change in group.changes:
+        spark = sparkline([point.value for point in tracks[series.id].points], SPARK)
+        rows.append((series.id, series.label, series.testbed.name, series.device, spark,
+                     percent(change.value_ratio)))  # fmt: skip
+    yield _series_table(columns("#series|", "label|", "testbed|", "device|", "course|", "#change_ratio|"), rows)
+
+
+def _series_table(heads: tuple[Column, ...], rows: Sequence[tuple[object, ...]]) -> Table:
+    """Return the series of one group; a terminal shows the first of them."""
+    rest = f"{len(rows) - MOST_SERIES} more series"
+    return Table(columns=heads, rows=rows, brief_count=MOST_SERIES, rest=rest, indent_count=2)

@@ -1,37 +1,38 @@
-"""Terminal reports of series: a list with sparklines, or one series with newest commits and changes."""
+"""Documents of series: a list with sparklines, or one series with its newest commits and changes."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from nearpeak.core.history.bridge import Bridge
 from nearpeak.core.history.stored_run import Series
-from nearpeak.core.history.track import Track, TrackChange, TrackPoint
-from nearpeak.reports.figure_text import clean, hung, shortened, told_apart
+from nearpeak.core.history.track import Track, TrackChange
+from nearpeak.reports.document import Block, Document, Heading, Table, Text, columns
+from nearpeak.reports.figure_text import clean
 from nearpeak.reports.history.spark import marks, sparkline
-from nearpeak.units import show, signed_percent
+from nearpeak.units import counted, show, signed_percent
 
-WIDTH = 80
 SPARK, LONG_SPARK = 22, 64
 MOST_POINTS = 10
 """Newest commits that are listed of one series."""
 _SI = ("s", "B", "J", "W", "FLOP")
 
 
-def list_text(tracks: Sequence[Track]) -> str:
-    """Return a line for each series: number, case, sparkline, newest value, change since the first."""
-    lines = [f"{'series':>6}  {'case':<27} {'':<{SPARK}} {'newest':>9} {'change':>8}"]
-    previous = None
-    names = told_apart([track.series.label for track in tracks], 27)
-    for track, name in zip(tracks, names, strict=True):
-        if (group := place_text(track.series)) != previous:
-            lines.append(shortened(group, WIDTH))
-            previous = group
-        lines.append(_row(track, name))
-    return "\n".join(lines) + "\n"
+def list_document(tracks: Sequence[Track]) -> Document:
+    """Return a table for each place of measurement with a row per series: case, sparkline, newest value, change."""
+    blocks: list[Block] = []
+    for place, group in groupby(tracks, lambda track: place_text(track.series)):
+        heads = columns("#series", "label|case", "course", "#newest", "#change_ratio|change")
+        blocks += [Heading(place, level=3), Table(columns=heads, rows=[_row(track) for track in group])]
+    return Document(blocks=blocks or ["no series"])
 
 
-def detail_text(track: Track) -> str:
+def track_document(track: Track) -> Document:
     """Return one series with sparkline, changes and newest commits."""
-    return "\n".join(hung(_detail(track), WIDTH)) + "\n"
+    series = track.series
+    owner = f", {clean(series.owner)}" if series.owner else ""
+    return Document(blocks=[
+        Text(clean(series.label), "strong"), f"series {series.id}: {place_text(series)}{owner}", *_course(track)
+    ])  # fmt: skip
 
 
 def value_text(value: float, unit: str) -> str:
@@ -63,35 +64,32 @@ def place_text(series: Series) -> str:
     return f"{clean(series.device)}, {clean(series.testbed.name)}, {clean(series.branch)}{metric}"
 
 
-def _row(track: Track, label: str) -> str:
+def _row(track: Track) -> tuple[object, ...]:
     values = [point.value for point in track.points]
     if not values:
-        return f"{track.series.id:>6}  {label:<27} no values"
+        return track.series.id, track.series.label, "no values", "", ""
     newest = value_text(values[-1], track.series.metric.unit)
     change = percent(values[-1] / values[0]) if values[0] > 0 else ""
-    return f"{track.series.id:>6}  {label:<27} {sparkline(values, SPARK):<{SPARK}} {newest:>9} {change:>8}"
+    return track.series.id, track.series.label, sparkline(values, SPARK), newest, change
 
 
-def _detail(track: Track) -> Iterator[str]:
-    series, values = track.series, [item.value for item in track.points]
-    yield clean(series.label)
-    yield f"series {series.id}: {place_text(series)}{f', {clean(series.owner)}' if series.owner else ''}"
+def _course(track: Track) -> Iterator[Block]:
+    """Yield what a series did: its course, changes of its level, newest values."""
+    values, unit = [point.value for point in track.points], track.series.metric.unit
     if not values:
-        yield f"no values; {track.failed_count} launches failed"
+        yield f"no values; {counted(track.failed_count, 'launch')} failed"
         return
-    unit = series.metric.unit
-    yield ""
+    yield Heading(f"{len(values)} commits, {value_text(min(values), unit)} to {value_text(max(values), unit)}", level=3)
     yield f"  {sparkline(values, LONG_SPARK)}"
     for sign in "▲△~":
         if indices := [item.index for item in track.changes if sign_of(item) == sign]:
             yield f"  {marks(indices, len(values), LONG_SPARK, sign)}"
-    yield f"  {len(values)} commits, {value_text(min(values), unit)} to {value_text(max(values), unit)}"
     if track.failed_count:
-        yield f"  {track.failed_count} launches without a value"
-    yield ""
+        yield f"  {counted(track.failed_count, 'launch')} without a value"
+    yield Heading("Changes of the level", level=3)
     yield from _changes(track)
-    yield ""
-    yield from _newest(track)
+    yield Heading("Newest commits", level=3)
+    yield _newest(track)
 
 
 def _changes(track: Track) -> Iterator[str]:
@@ -139,12 +137,11 @@ def change_lines(change: TrackChange) -> Iterator[str]:
         yield f"  clock {percent(change.clock_ratio)}{', gone at equal clocks' if change.by_clock else ''}"
 
 
-def _newest(track: Track) -> Iterator[str]:
-    unit = track.series.metric.unit
-    first = max(0, len(track.points) - MOST_POINTS)
-    previous: TrackPoint | None = track.points[first - 1] if first else None
-    for point in track.points[first:]:
-        moved = percent(point.value / previous.value) if previous and previous.value > 0 else ""
-        launches = f"{len(point.values)} launches" if len(point.values) > 1 else "1 launch"
-        yield f"  {sha_text(point.sha):<10}  {value_text(point.value, unit):>10}  {moved:>8}  {launches}"
-        previous = point
+def _newest(track: Track) -> Table:
+    """Return the newest commits with their values and what changed from one to the next."""
+    rows, unit = [], track.series.metric.unit
+    for place, point in list(enumerate(track.points))[-MOST_POINTS:]:
+        previous = track.points[place - 1].value if place else 0.0
+        moved = percent(point.value / previous) if previous > 0 else ""
+        rows.append((sha_text(point.sha), value_text(point.value, unit), moved, len(point.values)))
+    return Table(columns=columns("`commit", "#value", "#change", "#launches"), rows=rows)

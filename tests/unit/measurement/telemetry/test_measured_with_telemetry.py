@@ -16,7 +16,8 @@ from nearpeak.exchange.measurement_lines import measurement_of, measurement_reco
 from nearpeak.exchange.telemetry_lines import telemetry_of, telemetry_record
 from nearpeak.measurement.result_export import write_parquet
 from nearpeak.measurement.telemetry.sensor_session import with_telemetry
-from nearpeak.reports.telemetry_report import in_brief, to_terminal
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.telemetry_report import in_brief, telemetry_document
 
 CASE = nearpeak.case("softmax", rows=8, columns=8, dtype="fp32")
 SECOND = 10**9
@@ -94,11 +95,11 @@ def test_what_failed_stays_what_it_is():
 
 
 def test_the_terminal_shows_energy_with_its_error_and_unknowns_by_name():
-    text = to_terminal(telemetry())
+    text = " ".join(to_terminal(telemetry_document(telemetry())).split())
     assert "gpu0 by integral of gpu0.power: 600 ± 0.001 J, 300 W over 2 s" in text
-    assert "gpu0.energy: unknown: NVML: Not Supported" in text
-    assert "rapl: not available: no such counter" in text
-    assert "phase samples, 1.5 s: gpu0 450 ± 0.00075 J, 300 W" in text
+    assert "gpu0.energy unknown: NVML: Not Supported" in text
+    assert "rapl not available: no such counter" in text
+    assert "samples 1.5 s gpu0 450 ± 0.00075 J, 300 W" in text
     assert in_brief(telemetry()) == "gpu0 450 ± 0.00075 J, 300 W"
 
 
