@@ -37,8 +37,8 @@ _OPTIMIZER = typer.Option(
 _BATCH = typer.Option(0, "--batch", min=0, help="Captured models: images or samples of a replica's micro-batch.")
 _GLOBAL_BATCH = typer.Option(
     0, "--global-batch", min=0, help="Sequences (captured models: images or samples) of one step on all devices. "
-    "Unless given, 8 micro-batches for each replica and stage, 8 sequences for each device in a search; captured models: "
-    "--batch on each device, whatever the plan."
+    "Unless given, 8 micro-batches for each replica and stage, 8 sequences for each device in a search; captured "
+    "models: --batch on each device, whatever the plan."
 )  # fmt: skip
 _PRECISION = typer.Option(
     "", "--precision", help="bf16, fp16, tf32, fp8-current, fp8-delayed, …; bf16, captured models as captured."

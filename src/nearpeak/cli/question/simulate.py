@@ -32,7 +32,7 @@ LAUNCH_OPTION = typer.Option(
 GOVERNED_OPTION = typer.Option(
     False,
     "--governed",
-    help="The clock follows from power and heat, as in seconds of work; else it is that of bursts, as kernels are timed.",
+    help="Clock from power and heat, as in seconds of work; else that of bursts, as kernels are timed.",
 )
 TRACE_OPTION = typer.Option(None, "--trace", help="Write a trace that Perfetto opens (.json).")
 HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessor activity over time, or the plots of a sweep.")
