@@ -186,6 +186,7 @@ def _kernel_study(
     limits = SearchLimits(
         trial_count=plan.trial_count, spent_s=plan.spent_s, least_gain_ratio=plan.least_gain_ratio,
         target_s=(1 + plan.within_ratio) * (achievable[0] if achievable else 0.0),
+        refuted_s=(1 - plan.within_ratio) * (achievable[0] if achievable else 0.0),
         target_words=f"the best is within {100 * plan.within_ratio:g} % of the achievable time",
     )  # fmt: skip
     if journal.study is None:

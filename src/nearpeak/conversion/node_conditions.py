@@ -99,7 +99,7 @@ def _follows(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool 
     name = _operand(settings, graph, node)
     kinds = [kind for kind, made in zip(graph.kinds, graph.outputs, strict=True) if name in made]
     readers = sum(name in read for read in graph.inputs)
-    return bool(kinds) and kinds[0] in settings["kinds"] and readers == 1 and name not in graph.results
+    return bool(kinds and kinds[0] in settings["kinds"] and readers == 1 and name not in graph.results)
 
 
 def _last_axes(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:

@@ -29,9 +29,15 @@ def list_text(tracks: Sequence[Track]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def detail_text(track: Track) -> str:
-    """Return one series with sparkline, changes and newest commits."""
-    return "\n".join(hung(_detail(track), WIDTH)) + "\n"
+def detail_text(track: Track, configurations: Sequence[tuple[str, str]] = ()) -> str:
+    """Return one series with sparkline, changes and newest commits.
+
+    Args:
+        configurations: of a tuned kernel, the commits from which a configuration led, with that configuration.
+    """
+    led = ["", "configurations of the tuned kernel, with the commit from which each led"] if configurations else []
+    led += [f"  {sha_text(sha)}  {clean(words)}" for sha, words in configurations]
+    return "\n".join(hung((*_detail(track), *led), WIDTH)) + "\n"
 
 
 def value_text(value: float, unit: str) -> str:
