@@ -121,7 +121,7 @@ def _not_negative(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> 
 
 
 def _operands(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
-    return sum(bool(name) for name in graph.inputs[node]) >= settings["least"]
+    return bool(sum(map(bool, graph.inputs[node])) >= settings["least"])
 
 
 def _one_format(_: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
