@@ -1,9 +1,11 @@
 """How many configurations a search needs on recorded tuning spaces, against the exact figures of random search.
 
 The folder of recorded spaces is `NEARPEAK_SPACES`, else `shared/tuning` beside the checkout; the public space beside
-the other samples belongs to it. Without files only a planted space is searched.
+the other samples belongs to it. Without files nothing is measured. Where kernel_tuner can be imported (it is no
+dependency: put its folder at the end of PYTHONPATH), its genetic algorithm searches the same spaces.
 """
 
+import math
 import os
 import random
 import statistics
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks._figures import Figure
+from benchmarks._kernel_tuner import genetic_counts, is_installed
 from nearpeak.core.tuning.replay import ReplayStudy
 from nearpeak.core.tuning.study import PRUNED, TIMED, WRONG, Trial
 from nearpeak.tuning.legal_set import legal_set
@@ -23,6 +26,7 @@ from nearpeak.tuning.trial_loop import SearchLimits, search_trials
 FIGURES = (
     "tuning_replay_random_ratio", "tuning_replay_device_ratio", "tuning_replay_lost_runs", "tuning_replay_a6000_count",
     "tuning_replay_optimum_pruned", "tuning_replay_wrong_winners",
+    *(("tuning_replay_genetic_ratio",) if is_installed() else ()),
 )  # fmt: skip
 SEEDS = 20
 _BESIDE = Path(__file__).resolve().parents[2] / "shared"
@@ -49,6 +53,7 @@ def measure() -> Iterator[Figure]:
     studies = [replay(recorded, "model", range(SEEDS)) for recorded in spaces]
     for study in studies:
         print(f"  {_row(study)}", flush=True)
+    yield from _against_genetic(spaces, studies)
     worst = max(study.median_count / random_median(study.legal_count, study.within_count) for study in studies)
     yield Figure(
         name="tuning_replay_random_ratio",
@@ -87,6 +92,27 @@ def measure() -> Iterator[Figure]:
     yield Figure(name="tuning_replay_optimum_pruned", value=pruned, unit="", bar="0", passed=pruned == 0, seed=0)
     wrong = sum(_wrong_wins(spaces[seed % len(spaces)], seed) for seed in range(100))
     yield Figure(name="tuning_replay_wrong_winners", value=wrong, unit="of 100", bar="0", passed=wrong == 0, seed=0)
+
+
+def _against_genetic(spaces: list[RecordedSpace], studies: list[ReplayStudy]) -> Iterator[Figure]:
+    """Yield the worst ratio of medians to the genetic algorithm of kernel_tuner, where that is at hand."""
+    if not is_installed():
+        print("  kernel_tuner's genetic algorithm: not measured, the package is not installed", flush=True)
+        return
+    ratios = []
+    for recorded, study in zip(spaces, studies, strict=True):
+        counts = list(genetic_counts(recorded, range(SEEDS)))
+        median = statistics.median(math.inf if count is None else count for count in counts)
+        ratios.append(study.median_count / median)
+        found = sum(count is not None for count in counts)
+        print(
+            f"  {study.space}: kernel_tuner's genetic algorithm {median:g}, {found} of {SEEDS} found; {study.search} "
+            f"{study.median_count:g}", flush=True,
+        )  # fmt: skip
+    yield Figure(
+        name="tuning_replay_genetic_ratio", value=max(ratios), unit="× kernel_tuner's median", bar="<= 1",
+        passed=max(ratios) <= 1, seed=0,
+    )  # fmt: skip
 
 
 def _row(study: ReplayStudy) -> str:

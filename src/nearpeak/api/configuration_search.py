@@ -12,6 +12,7 @@ from nearpeak.core.tuning.space import Configuration, Setting, TuningSpace, sett
 from nearpeak.core.tuning.study import Contest, Study, Trial
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError, SpecError
+from nearpeak.units import show
 
 if TYPE_CHECKING:
     from nearpeak.core.tuning.replay import ReplayRun, ReplayStudy
@@ -56,6 +57,8 @@ class TuningProgress:
     """Each new trial, and the best time."""
     contest: Callable[[Contest], None] = lambda _: None
     """Each final comparison."""
+    stage: Callable[[str], None] = lambda _: None
+    """What begins or has ended: the search, the finals."""
 
 
 Keeper = Callable[[Study, Case, Timing], None]
@@ -183,20 +186,36 @@ def _kernel_study(
     limits = SearchLimits(
         trial_count=plan.trial_count, spent_s=plan.spent_s, least_gain_ratio=plan.least_gain_ratio,
         target_s=(1 + plan.within_ratio) * (achievable[0] if achievable else 0.0),
+        refuted_s=(1 - plan.within_ratio) * (achievable[0] if achievable else 0.0),
         target_words=f"the best is within {100 * plan.within_ratio:g} % of the achievable time",
     )  # fmt: skip
     if journal.study is None:
         journal.state(about)
+    progress.stage(_beginning(about, plan, len(journal.trials)))
     reason = search_trials(
         legal, SEARCHES[name](legal, plan.seed, 1), lambda one, best_s: measure_candidate(kernel, one, best_s), limits,
         journal, bound_s=configuration_bound(file.work, space, _axes(kernel.case), device, case_bound_s),
         progress=progress.trial,
     )  # fmt: skip
     _refuse_all_failed(journal, space.name)
+    progress.stage(_search_end(journal, reason))
     winner = winner_of(
         journal, default, _duel(kernel, plan), _fault(kernel, plan.seed), plan.finalist_count, progress.contest
     )
     return _ended(journal, about, reason, winner)
+
+
+def _beginning(about: Study, plan: TuningPlan, kept_count: int) -> str:
+    """Return what is searched, how, and for how long at most."""
+    budget = f"{plan.trial_count:,} evaluations" if plan.spent_s == inf else f"{plan.spent_s:g} s"
+    kept = f", {kept_count:,} kept in the journal" if kept_count else ""
+    return f"{about.space}: {about.legal_count:,} legal configurations; search {about.search}, at most {budget}{kept}"
+
+
+def _search_end(journal: "StudyJournal", reason: str) -> str:
+    """Return the best of the search, and why it ended."""
+    best = min(journal.trials, key=lambda trial: trial.score_s)
+    return f"search ended, {reason}; best {settings_text(best.settings)}, {show(best.score_s, 's')}"
 
 
 def _ended(journal: "StudyJournal", about: Study, reason: str, winner: Mapping[str, Setting] | None = None) -> Study:
@@ -297,10 +316,12 @@ def _objective_study(
     )  # fmt: skip
     if journal.study is None:
         journal.state(about)
+    progress.stage(_beginning(about, plan, len(journal.trials)))
     limits = SearchLimits(trial_count=plan.trial_count, spent_s=plan.spent_s, objectives=names)
     reason = search_trials(
         legal, SEARCHES[name](legal, plan.seed, len(names)), evaluate, limits, journal, progress=progress.trial
     )
+    progress.stage(f"search ended, {reason}")
     return _ended(journal, about, reason)
 
 

@@ -99,7 +99,8 @@ def engine_coverage(
     Nothing is executed. Where the engine is installed in this version, its parser answers instead of the table.
 
     Args:
-        model: an ONNX file, or a problem file, which PyTorch exports in a process of its own.
+        model: an ONNX file, or a problem file, which PyTorch exports in a process of its own; for engines that take
+            programs of PyTorch a problem file, or an archive of `torch.export.save`.
         engine: name and version, `tensorrt:10.1`.
         table: capability table of the user's own, in place of the one that comes with nearpeak.
         without: operator types that are treated as denied.
@@ -111,17 +112,30 @@ def engine_coverage(
         CaptureError: the file is not a sound ONNX model.
     """
     from nearpeak.api.questions import device_of
-    from nearpeak.conversion.capability_table import table_of
+    from nearpeak.conversion.capability_table import ATEN, table_of
     from nearpeak.conversion.engine_conversion import engine_conversion
+    from nearpeak.conversion.exported_graph import SUFFIXES, exported_graph
     from nearpeak.conversion.installed_engine import refused_nodes
 
     capabilities = table_of(engine, table)
     devices = [device_of(target) for target in targets]
     if not model.is_file():
         raise SpecError(f"{model}: not found")
+    for device in devices if capabilities.devices else ():
+        if device.kind not in capabilities.devices:
+            kinds = " or ".join(capabilities.devices)
+            raise SpecError(f"--target {device.name}: is a {device.kind}; {capabilities.name} runs on a {kinds}")
+    asked: dict[str, Any] = {"without": without, "least_count": least_count, "worth_s": worth_s}
+    if capabilities.operators == ATEN:
+        if model.suffix not in SUFFIXES:
+            raise SpecError(
+                f"{model}: {capabilities.name} takes programs of PyTorch; give a problem file (.py) or an archive of "
+                "torch.export.save (.pt2)"
+            )
+        return engine_conversion(exported_graph(model, options, capabilities.preserved), capabilities, devices, **asked)
     with naming(model), _as_onnx(model, options) as path, reading(model, "ONNX model"):
         answer = engine_conversion(
-            path, capabilities, devices, options, without=without, least_count=least_count, worth_s=worth_s,
+            path, capabilities, devices, options, **asked,
             installed=None if table is not None else refused_nodes(capabilities, path),
         )  # fmt: skip
     return dataclasses.replace(answer, model=model.name)

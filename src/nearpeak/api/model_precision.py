@@ -166,6 +166,7 @@ def _half_file(model: str, options: CaptureOptions) -> "Workload":
 def _row(name: str, steps: "dict[str, Workload | str]", targets: Sequence["Target"]) -> "PrecisionRow":
     """Return one precision on all targets."""
     from nearpeak.bounds.step.liveness import occupancy_of
+    from nearpeak.precision.quantisation.narrow_steps import convolution_note
     from nearpeak.precision.quantisation.precision_table import PrecisionRow
 
     step = steps[name]
@@ -175,6 +176,7 @@ def _row(name: str, steps: "dict[str, Workload | str]", targets: Sequence["Targe
     return PrecisionRow(
         precision=name, weight_bytes=memory.weight_bytes, activation_bytes=memory.activation_peak_bytes,
         times=tuple(_time(name, step, target) for target in targets),
+        note=convolution_note(step, name),
     )  # fmt: skip
 
 

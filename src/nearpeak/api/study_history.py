@@ -45,6 +45,25 @@ def keep_study(
     return store.ingest(replace(_with_evaluations(record, study), source=source)).new
 
 
+def kept_configurations(store: Store, series: int) -> tuple[tuple[str, str], ...]:
+    """Return the configurations that led a tuned kernel, each with the commit from which it did, oldest first.
+
+    Empty for a series that no study made.
+
+    Raises:
+        StoreError: a record of it is damaged.
+    """
+    history = store.history(series)
+    if not history.series.testbed.name.startswith(f"{IMPORTER} "):
+        return ()
+    found = list[tuple[str, str]]()
+    for number, sha, launch in zip(history.run_ids.tolist(), history.shas, history.launches.tolist(), strict=True):
+        record = store.records(number, series, launch).get(RECORD)
+        if record is not None and (words := settings_text(record["settings"])) != (found[-1][1] if found else None):
+            found.append((sha, words))
+    return tuple(found)
+
+
 def study_digest(study: Study) -> str:
     """Return the identity of a finished study: what was searched, and all that was measured in it."""
     plain = STUDIES.plain(study)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.base.input_files import border, toml_of_file
-from nearpeak.conversion.engine_parts import CONDITIONAL, DENIED
+from nearpeak.conversion.engine_parts import CONDITIONAL, DENIED, UNKNOWN
 from nearpeak.core.work.dtype import DTYPES
 from nearpeak.errors import SpecError, UnknownNameError, shown
 
@@ -18,14 +18,21 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "value": frozenset({"input"}), "attribute": frozenset({"attribute", "in"}), "mirrored": frozenset({"attribute"}),
     "same_directions": frozenset({"attribute"}), "static": frozenset({"input"}),
     "static_axis": frozenset({"input", "attribute"}), "all_axes": frozenset({"input", "attribute", "given"}),
-    "words": frozenset(),
+    "follows": frozenset({"input", "kinds"}), "last_axes": frozenset({"input", "attribute", "count"}),
+    "at_most": frozenset({"attribute", "limit"}), "not_negative": frozenset({"attribute"}),
+    "operands": frozenset({"least"}), "one_format": frozenset(), "words": frozenset(),
 }  # fmt: skip
 """Keys that a condition of each kind needs."""
 _OPTIONAL: Mapping[str, frozenset[str]] = {"value": frozenset({"in", "most"})}
 _TOP: Mapping[str, type] = {
     "engine": str, "version": str, "source": str, "licence": str, "first_opset": int, "last_opset": int,
+    "operators": str, "devices": list, "preserved": list, "other_formats": str,
     "narrowed": list, "denied": list, "group": list, "typed": list, "condition": list,
 }  # fmt: skip
+ONNX, ATEN = "onnx", "aten"
+"""Operator sets of tables: of ONNX files, or of PyTorch."""
+_WORDS: Mapping[str, tuple[str, ...]] = {"operators": (ONNX, ATEN), "other_formats": (DENIED, UNKNOWN)}
+"""Words that an entry may be; the first is the usual one."""
 _MOST_COUNT = 10_000
 """Operands, ranks and versions of operator sets are below it."""
 TENSORS = ("all", "outputs", "first")
@@ -71,6 +78,14 @@ class CapabilityTable:
     """First version of the standard's operator set that the document covers."""
     last_opset_count: int | None = None
     """Last version that it covers; none where it does not say."""
+    operators: str = ONNX
+    """Operator set of its rows, `onnx` or `aten`."""
+    devices: tuple[str, ...] = ()
+    """Kinds of devices on which the engine runs; any where none is stated."""
+    preserved: tuple[str, ...] = ()
+    """Operators of PyTorch that the engine keeps whole where others are decomposed into the core set."""
+    other_formats: str = DENIED
+    """Verdict on formats that a row does not list, `denied` or `unknown`."""
 
     @property
     def name(self) -> str:
@@ -142,6 +157,9 @@ def read_table(path: Path) -> CapabilityTable:
         engine=data["engine"], version=data["version"], source=data["source"], formats=formats, denied=denied,
         conditions=conditions, typed=typed, narrowed=_names(path, "narrowed", data.get("narrowed", [])),
         first_opset_count=data.get("first_opset", 1), last_opset_count=data.get("last_opset"),
+        operators=data.get("operators", ONNX), devices=_names(path, "devices", data.get("devices", [])),
+        preserved=_names(path, "preserved", data.get("preserved", [])),
+        other_formats=data.get("other_formats", DENIED),
     )  # fmt: skip
 
 
@@ -153,6 +171,9 @@ def _check(path: Path, data: Mapping[str, Any]) -> None:
             raise SpecError(f"{path}: {key} is {type(value).__name__}; it must be {_TOP[key].__name__}")
         if isinstance(value, int) and not 0 < value < _MOST_COUNT:
             raise SpecError(f"{path}: {key} is {shown(value)}; it must be 1 to {_MOST_COUNT - 1}")
+    for key, words in _WORDS.items():
+        if data.get(key, words[0]) not in words:
+            raise SpecError(f"{path}: {key} is {shown(data[key])}; it is {' or '.join(words)}")
     if missing := [key for key in _REQUIRED if not data.get(key)]:
         raise SpecError(f"{path}: lacks {missing[0]}; a capability table needs {', '.join(_REQUIRED)}")
 
@@ -180,7 +201,10 @@ def _condition(path: Path, entry: Any) -> tuple[Condition, tuple[str, ...]]:
         raise SpecError(f"{path}: a condition of kind {kind} lacks {missing[0]}")
     if extra := sorted(set(settings) - permitted):
         raise SpecError(f"{path}: a condition of kind {kind} has no {extra[0]}; it has {', '.join(sorted(permitted))}")
-    wanted = {"input": int, "given": int, "least": int, "most": int, "attribute": str, "attributes": list, "in": list}
+    wanted = {
+        "input": int, "given": int, "least": int, "most": int, "attribute": str, "attributes": list, "in": list,
+        "kinds": list, "limit": str, "count": int,
+    }  # fmt: skip
     for key, value in settings.items():
         if not isinstance(value, wanted[key]) or isinstance(value, bool):
             raise SpecError(f"{path}: {key} of a condition of kind {kind} must be {wanted[key].__name__}")

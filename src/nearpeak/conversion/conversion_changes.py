@@ -80,9 +80,9 @@ def _casts(nodes: Sequence[JudgedNode], taken: tuple[bool, ...], costs: Sequence
     split = _also(taken, chosen)
 
     def after(cost: PlanCosts) -> PlanTime:
-        plan, protos = cost.plan(split), cost.graph.protos
-        names = [name for node in chosen for name in (*protos[node].input, *protos[node].output) if name]
-        copies = [cost.copy_time(name) for name in names if name not in cost.graph.stored]
+        plan, graph = cost.plan(split), cost.graph
+        names = [name for node in chosen for name in (*graph.inputs[node], *graph.outputs[node]) if name]
+        copies = [cost.copy_time(name) for name in names if name not in graph.stored]
         return replace(plan, total=sum(copies, plan.total))
 
     text = f"cast to fp32 and back (exact below 2^24): {_named(nodes, chosen)}"
@@ -93,6 +93,8 @@ def _inlined(
     table: CapabilityTable, graph: ModelGraph, taken: tuple[bool, ...], costs: Sequence[PlanCosts]
 ) -> Iterator[Change]:
     """Yield operators that the standard defines by simpler ones, all of which the engine takes."""
+    if not graph.protos:
+        return
     onnx = imported_onnx()
     for kind in dict.fromkeys(kind for node, kind in enumerate(graph.kinds) if not taken[node]):
         if not onnx.defs.has(kind, graph.opset_count) or kind in table.formats:
@@ -134,8 +136,10 @@ def _native_norms(
     table: CapabilityTable, graph: ModelGraph, taken: tuple[bool, ...], costs: Sequence[PlanCosts]
 ) -> Iterator[Change]:
     """Yield the export of group normalisation as one node, which is native in engines that list it."""
+    if "GroupNormalization" not in table.formats or graph.opset_count >= NATIVE_OPSET:
+        return
     native, norms = with_native_norms(graph)
-    if not norms or graph.opset_count >= NATIVE_OPSET or "GroupNormalization" not in table.formats:
+    if not norms:
         return
     split = _also(taken, [node for norm in norms for node in norm.nodes])
     gains = {}

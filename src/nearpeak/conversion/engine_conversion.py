@@ -40,13 +40,15 @@ MOST_BREAKS = 24
 
 
 def engine_conversion(
-    path: Path, table: CapabilityTable, targets: Sequence[Target], options: CaptureOptions = CaptureOptions(), *,
+    model: Path | ModelGraph, table: CapabilityTable, targets: Sequence[Target],
+    options: CaptureOptions = CaptureOptions(), *,
     without: tuple[str, ...] = (), least_count: int = 1, worth_s: float = 0.0,
     installed: Mapping[int, str] | None = None,
 ) -> EngineCoverage:  # fmt: skip
-    """Return what the engine takes of the ONNX file at `path`, and what the rest costs; nothing is executed.
+    """Return what the engine takes of a model, and what the rest costs; nothing is executed.
 
     Args:
+        model: an ONNX file, or the graph of a model.
         without: operator types that are treated as denied.
         least_count: least nodes of an engine; those of smaller ones are left outside.
         worth_s: time of a run that a plug-in must save to pay.
@@ -56,10 +58,10 @@ def engine_conversion(
         SpecError: the file is missing or leaves an input open, or has no node of a type that is to be left out.
         CaptureError: the file is not a sound ONNX model.
     """
-    graph = model_graph(path, options)
+    graph = model if isinstance(model, ModelGraph) else model_graph(model, options)
     if unknown := [name for name in without if name not in graph.kinds]:
         known = ", ".join(sorted(set(graph.kinds)))
-        raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {known}")
+        raise SpecError(f"{graph.model}: has no node of type {unknown[0]!r} to leave out; it has {known}")
     nodes = _judged(table, graph, without, installed)
     taken = with_least(graph, [node.is_taken for node in nodes], least_count)
     pieces = pieces_of(graph, taken)
@@ -189,7 +191,7 @@ def _breaks(
 def _notes(table: CapabilityTable, graph: ModelGraph, nodes: Sequence[JudgedNode]) -> list[str]:
     """Return what restricts the answer, in sentences."""
     notes = []
-    if table.last_opset_count is not None and graph.opset_count > table.last_opset_count:
+    if table.last_opset_count is not None and graph.opset and graph.opset_count > table.last_opset_count:
         notes.append(
             f"The file is of opset {graph.opset}; the table is documented up to {table.last_opset_count}: nodes whose "
             f"definition changed since are conditional."

@@ -1,4 +1,4 @@
-"""Graph of an ONNX file for planning a conversion: its nodes as stored, their links, and the calls that they become."""
+"""Graph of a model for planning a conversion: its nodes, their links, and the calls that they become."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class ModelGraph:
     model: str
     """Name of the file."""
     opset: str
-    """Version of the standard's operator set."""
+    """Version of the standard's operator set; empty for operators of PyTorch."""
     protos: tuple[Any, ...]
-    """ONNX nodes as stored, the model's own functions written out."""
+    """ONNX nodes as stored, the model's own functions written out; none for operators of PyTorch."""
     keys: tuple[str, ...]
     """Name of each node, or its type and position among those of its type."""
     kinds: tuple[str, ...]
@@ -42,7 +42,7 @@ class ModelGraph:
     is_static: tuple[bool, ...]
     """For each node, whether its results are known without the model's inputs."""
     stored: frozenset[str]
-    """Initialisers, and results of constants."""
+    """Initialisers, parameters, and results of constants."""
     values: Mapping[str, Any]
     """NumPy values of small tensors that are known without running the model."""
     tensors: Mapping[str, Tensor]

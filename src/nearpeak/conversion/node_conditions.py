@@ -1,4 +1,4 @@
-"""Conditions of capability tables, decided for one ONNX node."""
+"""Conditions of capability tables, decided for one node."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,8 +23,8 @@ def is_foldable(condition: Condition, graph: ModelGraph, node: int) -> bool:
 
 def _operand(settings: Mapping[str, Any], graph: ModelGraph, node: int, key: str = "input") -> str:
     """Return the tensor at the position that a setting names; empty where the node leaves it out."""
-    inputs = graph.protos[node].input
-    return str(inputs[settings[key]]) if settings[key] < len(inputs) else ""
+    inputs = graph.inputs[node]
+    return inputs[settings[key]] if settings[key] < len(inputs) else ""
 
 
 def _rank(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
@@ -37,7 +37,7 @@ def _ones(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | N
 
 
 def _results(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
-    return not any(graph.protos[node].output[settings["most"] :])
+    return not any(graph.outputs[node][settings["most"] :])
 
 
 def _absent(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
@@ -69,7 +69,7 @@ def _value(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | 
 
 def _attribute(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
     value = graph.attributes[node].get(settings["attribute"])
-    return value is None or value in settings["in"]
+    return value is None or any(type(one) is type(value) and one == value for one in settings["in"])
 
 
 def _mirrored(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
@@ -95,10 +95,47 @@ def _all_axes(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool
     return None if tensor is None else tuple(axes) == tuple(range(len(tensor.shape)))
 
 
+def _follows(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
+    name = _operand(settings, graph, node)
+    kinds = [kind for kind, made in zip(graph.kinds, graph.outputs, strict=True) if name in made]
+    readers = sum(name in read for read in graph.inputs)
+    return bool(kinds and kinds[0] in settings["kinds"] and readers == 1 and name not in graph.results)
+
+
+def _last_axes(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
+    tensor, axes = graph.tensors.get(_operand(settings, graph, node)), graph.attributes[node].get(settings["attribute"])
+    if tensor is None:
+        return None
+    rank = len(tensor.shape)
+    stated = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
+    return sorted(axis % max(rank, 1) for axis in stated) == list(range(rank - settings["count"], rank))
+
+
+def _at_most(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
+    values, limits = (graph.attributes[node].get(settings[key]) or () for key in ("attribute", "limit"))
+    return all(value <= limit for value, limit in zip(values, limits, strict=False))
+
+
+def _not_negative(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
+    return all(value >= 0 for value in graph.attributes[node].get(settings["attribute"], ()))
+
+
+def _operands(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
+    return bool(sum(map(bool, graph.inputs[node])) >= settings["least"])
+
+
+def _one_format(_: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
+    names = [name for name in (*graph.inputs[node], *graph.outputs[node]) if name]
+    formats = {graph.tensors[name].dtype for name in names if name in graph.tensors}
+    return len(formats) <= 1 if all(name in graph.tensors for name in names) else None
+
+
 _RULES: Mapping[str, Callable[[Mapping[str, Any], ModelGraph, int], bool | None]] = {
     "rank": _rank, "ones": _ones, "results": _results, "absent": _absent, "initializer": _initializer,
     "known": _known, "value": _value, "attribute": _attribute, "mirrored": _mirrored,
     "same_directions": _same_directions, "static": _static, "static_axis": _static, "all_axes": _all_axes,
+    "follows": _follows, "last_axes": _last_axes, "at_most": _at_most, "not_negative": _not_negative,
+    "operands": _operands, "one_format": _one_format,
     "words": lambda *_: None,
 }  # fmt: skip
 """Rule by kind of condition."""

@@ -1,4 +1,4 @@
-"""Verdicts of a capability table on the nodes of an ONNX file."""
+"""Verdicts of a capability table on the nodes of a model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def verdict_of(table: CapabilityTable, graph: ModelGraph, node: int) -> Verdict:
         return Verdict(verdict=UNKNOWN, reason=f"the table of {table.name} has no row for {kind}")
     findings = [
         *_of_opset(table, graph, kind), *_of_formats(table, graph, node), *_of_conditions(table, graph, node),
-        *_of_bodies(table, graph.protos[node]),
+        *(_of_bodies(table, graph.protos[node]) if graph.protos else ()),
     ]  # fmt: skip
     if not findings:
         return Verdict(verdict=SUPPORTED)
@@ -40,6 +40,8 @@ def verdict_of(table: CapabilityTable, graph: ModelGraph, node: int) -> Verdict:
 
 def _of_opset(table: CapabilityTable, graph: ModelGraph, kind: str) -> Iterator[Verdict]:
     """Yield that the definition of the operator in this opset is none that the table covers."""
+    if not graph.opset:
+        return
     opset, last = graph.opset_count, table.last_opset_count or graph.opset_count
     edge = min(max(opset, table.first_opset_count), last)
     if opset == edge:
@@ -76,14 +78,18 @@ def _of_formats(table: CapabilityTable, graph: ModelGraph, node: int) -> Iterato
         else:
             cure = "cast" if dtype in _CASTABLE and "fp32" in formats else ""
             listed = ", ".join(formats)
-            yield Verdict(verdict=DENIED, reason=f"{table.name} takes {kind} of {listed}, not {dtype}", cure=cure)
+            reason = f"{table.name} takes {kind} of {listed}, not {dtype}"
+            yield Verdict(verdict=table.other_formats, reason=reason, cure=cure)
 
 
 def _data_tensors(table: CapabilityTable, graph: ModelGraph, node: int) -> list[str]:
     """Return the tensors whose formats a row is about: by default those of the type of the first result.
 
     Where no operand shares that type, those of the type of the first operand.
+    Of operators of PyTorch, all tensors.
     """
+    if not graph.protos:
+        return [name for name in (*graph.inputs[node], *graph.outputs[node]) if name]
     proto, kind = graph.protos[node], graph.kinds[node]
     onnx = imported_onnx()
     which = table.typed.get(kind, "")

@@ -25,6 +25,8 @@ from nearpeak.prediction.step_time import gap_of
 
 LAYOUT_AXES = 4
 """Axes from which engines keep tensors in a layout of their own, which a border converts."""
+_ATEN_VIEWS = frozenset({"aten.alias", "aten.squeeze.dim", "aten.squeeze.dims", "aten.unsqueeze", "aten.view"})
+"""Operators of PyTorch that only rename their operand."""
 _NONE = HostCost(0.0, 0.0, 0.0)
 _EAGER_CALL = HostCost(*(sum(ends) for ends in zip(FRAMEWORK, LIBRARY, LAUNCH, strict=True)))
 
@@ -253,7 +255,7 @@ def _layout_axes(graph: ModelGraph) -> Mapping[str, int]:
     axes: dict[str, int] = {}
     for read, made, kind in zip(graph.inputs, graph.outputs, graph.kinds, strict=True):
         for name in made:
-            base[name] = base.get(read[0], read[0]) if kind in VIEWS and read else name
+            base[name] = base.get(read[0], read[0]) if (kind in VIEWS or kind in _ATEN_VIEWS) and read else name
     for name, tensor in graph.tensors.items():
         root = base.get(name, name)
         axes[root] = max(axes.get(root, 0), len(tensor.shape))

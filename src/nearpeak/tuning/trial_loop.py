@@ -28,6 +28,8 @@ class SearchLimits:
     """Wall time of all trials together."""
     target_s: float = 0.0
     """Time that is near enough to the achievable one; 0 where none is known."""
+    refuted_s: float = 0.0
+    """Time below which the achievable one is refuted, so that it ends nothing."""
     target_words: str = ""
     """What that time is."""
     least_gain_ratio: float = 0.0
@@ -80,7 +82,7 @@ def search_trials(
 
 def _end(run_count: int, spent_s: float, best_s: float, limits: SearchLimits) -> str:
     """Return why the search ends; empty while it goes on."""
-    if best_s <= limits.target_s:
+    if limits.refuted_s <= best_s <= limits.target_s:
         return limits.target_words
     if run_count >= limits.trial_count:
         return f"the budget of {limits.trial_count:,} evaluations is spent"

@@ -3,13 +3,18 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.unit.reports.tuning.test_study_report import STUDY
 from typer.testing import CliRunner
 
-from nearpeak.api.study_history import RECORD, study_digest
+from nearpeak.api import measured_analysis
+from nearpeak.api.study_history import RECORD, keep_study, study_digest
 from nearpeak.cli import application
+from nearpeak.core.history.stored_run import Revision
+from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
 from nearpeak.errors import NearpeakError
+from nearpeak.ops import case
 from nearpeak.store import open_store
 
 KERNEL = """
@@ -89,3 +94,55 @@ def test_the_identity_of_a_study_rests_on_what_was_measured():
     assert study_digest(STUDY) == study_digest(replace(STUDY, achievable_s=None, stop_reason="other"))
     assert study_digest(STUDY) != study_digest(replace(STUDY, trials=STUDY.trials[:-1]))
     assert json.dumps(STUDY.leader) == '{"block": 64}'
+
+
+COMMITS, SLOW_FROM = 24, 16
+POLICY = '[[rule]]\nname = "rolling"\nbaseline = "rolling"\nwindow = 10\n'
+
+
+def sha_of(position):
+    return f"{position:02x}".ljust(40, "a")
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A store with a study at each commit; the kernel is half as fast from one of them, and led by another."""
+    draw, place, gemm = np.random.default_rng(0), tmp_path / "s.db", case("gemm", m=8, n=8, k=8, dtype="fp32")
+    with open_store(place, create=True) as store:
+        for position in range(COMMITS):
+            time_s = 2e-3 if position >= SLOW_FROM else 1e-3
+
+            def measure(case, runner, timing, *, launch_count, time_s=time_s):
+                for _ in range(launch_count):
+                    samples = tuple((time_s * draw.normal(1, 0.01, 20)).tolist())
+                    yield Measurement(
+                        case=case, target="cpu", runner=runner, samples_s=samples, outcome=Outcome.CONVERGED
+                    )
+
+            monkeypatch.setattr(measured_analysis, "measure", measure)
+            leads = {"block": 64 if position < SLOW_FROM else 16}
+            study = replace(STUDY, seed=position, winner=leads)
+            revision = Revision(sha=sha_of(position), position=position, repository="r")
+            assert keep_study(study, gemm, Timing(), store, revision=revision)
+    return place
+
+
+def test_a_slow_down_of_a_tuned_kernel_is_found_and_its_configurations_are_shown(kept, tmp_path):
+    def asked(*words):
+        return CliRunner().invoke(application(), [*words, "--store", str(kept), "--text"])
+
+    history = asked("history").stdout
+    assert f"{COMMITS} commits, " in history
+    assert "▲" in history
+    led = [line.split() for line in history.splitlines()[-2:]]
+    assert led == [[sha_of(0)[:10], "block=64"], [sha_of(SLOW_FROM)[:10], "block=16"]]
+    found = asked("regressions")
+    assert found.exit_code == 0, found.output
+    assert "+100" in found.stdout or "+99" in found.stdout
+    assert f"worse since {sha_of(SLOW_FROM - 1)[:10]}" in found.stdout
+    policy = tmp_path / "gate.toml"
+    policy.write_text(POLICY)
+    sound = asked("gate", "--policy", str(policy), "--revision", sha_of(SLOW_FROM - 1))
+    assert sound.exit_code == 0, sound.output
+    slow = asked("gate", "--policy", str(policy), "--revision", sha_of(SLOW_FROM))
+    assert slow.exit_code == 10, slow.output

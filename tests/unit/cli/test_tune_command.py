@@ -108,3 +108,13 @@ def test_a_space_whose_every_configuration_fails_is_one_line_and_keeps_its_study
     assert str(raised.value).endswith("keeps the study")
     assert "\n" not in str(raised.value)
     assert sum('"trial"' in line for line in study.read_text().splitlines()) == 2
+
+
+def test_on_a_pipe_each_stage_is_a_line_of_stderr_and_the_answer_is_on_stdout(space, tmp_path):
+    words = (space, "--search", "random", "--study", tmp_path / "s.jsonl", "--json")
+    done = run(*words, "--budget", 5)
+    assert json.loads(done.stdout)["stop_reason"]
+    begin, end = done.stderr.splitlines()
+    assert begin == "net: 15 legal configurations; search random, at most 5 evaluations"
+    assert end == "search ended, the budget of 5 evaluations is spent"
+    assert "5 kept in the journal" in run(*words, "--budget", 6).stderr

@@ -108,6 +108,8 @@ def test_a_search_ends_at_the_achievable_time_or_with_its_budget_and_says_which(
     reason, count = ended(trial_count=150, target_s=1.3 * time_ms(*BEST), target_words="near enough")
     assert reason == "near enough"
     assert count < 100
+    refuted = {"target_s": 9 * time_ms(*BEST), "refuted_s": 8 * time_ms(*BEST)}  # what is far below ends nothing
+    assert ended(trial_count=150, **refuted)[1] > count
     assert ended(trial_count=150, spent_s=30.0)[0] == "the budget of 30 s is spent"
 
 

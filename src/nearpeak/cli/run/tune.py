@@ -183,15 +183,30 @@ def _replayed(
 
 @contextmanager
 def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
-    """Show on a terminal how many configurations have run, the best time, and the finals."""
+    """Show on a terminal how many configurations have run, the best time, and the finals; on a pipe a line a stage."""
     from nearpeak.api.configuration_search import TuningProgress
+    from nearpeak.core.tuning.space import settings_text
     from nearpeak.reports.brief_text import brief
 
+    if not sys.stderr.isatty():
+
+        def line(words: str) -> None:
+            sys.stderr.write(f"{words}\n")
+            sys.stderr.flush()
+
+        yield TuningProgress(
+            stage=line,
+            contest=lambda row: line(
+                f"finals: {settings_text(row.challenger)} against "
+                f"{settings_text(row.champion) or 'nothing'}: {row.verdict}"
+            ),
+        )
+        return
     with shared.progress_bar("tuning", plan.trial_count if plan.spent_s == inf else None) as advance:
 
         def trial(row: "Trial", best_s: float) -> None:
-            words = f"best {brief(best_s, 's')}" if best_s < inf else "none is right yet"
-            advance(row.position, f"{words}, last {row.outcome}")
+            words = f"best {brief(best_s, 's')}, " if best_s < inf else ""
+            advance(row.position, f"{words}last {row.outcome}")
 
         def contest(row: "Contest") -> None:
             advance(plan.trial_count, f"pairs: {row.verdict}")

@@ -26,8 +26,9 @@ def history(
     """Show measurements over commits: a list of series, or one series with its changes.
 
     A value is the median over the launches of a commit. Changes of the level are found in spite of drift, spikes and
-    changing clocks; ▲ is a confirmed change, △ a suspect.
+    changing clocks; ▲ is a confirmed change, △ a suspect. Of a tuned kernel the configurations that led are shown too.
     """
+    from nearpeak.api.study_history import kept_configurations
     from nearpeak.history.series_tracks import series_named, track_of
     from nearpeak.reports.history.tracks import list_document, track_document
     from nearpeak.store import open_store
@@ -37,9 +38,11 @@ def history(
         matches = series_named(opened, words or [], device=device, branch=branch, metric=metric)
         with shared.progress(f"searching {len(matches)} series"):
             tracks = [track_of(opened, item.id) for item in matches]
+        configurations = kept_configurations(opened, matches[0].id) if len(matches) == 1 else ()
     if json:
         for item in tracks:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
+            tuned = {"configurations": configurations} if configurations else {}
+            sys.stdout.write(f"{jsonlib.dumps(asdict(item) | tuned)}\n")
         return
     tracks.sort(key=lambda item: (item.series.device, item.series.testbed.name, item.series.branch, item.series.label))
-    shared.print_document(track_document(tracks[0]) if len(tracks) == 1 else list_document(tracks))
+    shared.print_document(track_document(tracks[0], configurations) if len(tracks) == 1 else list_document(tracks))

@@ -100,6 +100,8 @@ class PrecisionRow:
     """Accuracies after training or post-training quantisation, with their control."""
     reason: str = ""
     """Why no step of this precision is known; else empty."""
+    note: str = ""
+    """What of the step stays in a wider format; else empty."""
 
     @property
     def best(self) -> SchemeRun | None:

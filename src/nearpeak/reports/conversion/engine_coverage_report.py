@@ -81,8 +81,9 @@ def document_of(coverage: EngineCoverage) -> Document:
         Details("Breaks, plug-ins, all operator types, definitions and source (--why)", tuple(_why(coverage))),
     ]  # fmt: skip
     return Document(
-        title=f"{coverage.model} on {coverage.engine}", subject=f"opset {coverage.opset}", lead=_verdict(coverage),
-        blocks=blocks, kicker="Conversion coverage", figures=_figures(coverage),
+        title=f"{coverage.model} on {coverage.engine}", lead=_verdict(coverage), blocks=blocks,
+        subject=f"opset {coverage.opset}" if coverage.opset else "core operators of PyTorch",
+        kicker="Conversion coverage", figures=_figures(coverage),
     )  # fmt: skip
 
 

@@ -26,12 +26,22 @@ def list_document(tracks: Sequence[Track]) -> Document:
     return Document(blocks=blocks or ["no series"])
 
 
-def track_document(track: Track) -> Document:
-    """Return one series with sparkline, changes and newest commits."""
+def track_document(track: Track, configurations: Sequence[tuple[str, str]] = ()) -> Document:
+    """Return one series with sparkline, changes and newest commits.
+
+    Args:
+        configurations: of a tuned kernel, the commits from which a configuration led, with that configuration.
+    """
     series = track.series
     owner = f", {clean(series.owner)}" if series.owner else ""
+    led = [(sha_text(sha), words) for sha, words in configurations]
+    tuned = [
+        Heading("Configurations of the tuned kernel that led", level=3),
+        Table(columns=columns("`from", "~configuration"), rows=led),
+    ]
     return Document(blocks=[
-        Text(clean(series.label), "strong"), f"series {series.id}: {place_text(series)}{owner}", *_course(track)
+        Text(clean(series.label), "strong"), f"series {series.id}: {place_text(series)}{owner}", *_course(track),
+        *(tuned if led else ()),
     ])  # fmt: skip
 
 

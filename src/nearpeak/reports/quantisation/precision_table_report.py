@@ -69,6 +69,10 @@ def _blocks(table: PrecisionTable) -> Iterator[Block]:
         yield Items(table.verdicts)
     else:
         yield _main(table)
+        yield from (
+            Text(f"{row.precision}: {clean(row.reason or row.note)}", "muted") for row in table.rows
+            if row.reason or row.note
+        )  # fmt: skip
     yield from _schemes(table)
     yield from _trained(table)
     choice = table.layer_choice or {}
@@ -209,8 +213,6 @@ def _grounds(table: PrecisionTable) -> Iterator[str]:
     yield "fp8 and int8: products of weights in 8 bits on both sides; int4: weights alone, products in bf16"
     yield "tf32: kernels as for fp32, with products at the rate of units for TF32; no time in TF32 was fitted"
     for row in table.rows:
-        if row.reason:
-            yield f"{row.precision}: {clean(row.reason)}"
         yield from (f"{row.precision} on {time.target}: {clean(time.reason)}" for time in row.times if time.reason)
 
 

@@ -79,6 +79,30 @@ def test_rows_of_every_precision_on_a_target(model):
     assert "h100_sxm proved" in text
 
 
+@pytest.mark.parametrize(("with_product", "words"), [
+    (False, "int4: weights alone in int4 are not modelled for convolutions, which hold most of the weights here"),
+    (True, "int4: 1 convolution stays in bf16; weights alone in int4 are not modelled for convolutions"),
+])  # fmt: skip
+def test_convolutions_with_int4_weights_are_left_out_in_one_clear_line(tmp_path, with_product, words):
+    helper, kind, draw = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    stored = {"w": draw.standard_normal((8, 4, 3, 3)).astype(np.float32)}
+    nodes, shape = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])], (1, 8, 8, 8)
+    if with_product:
+        stored |= {"v": draw.standard_normal((8, 512)).astype(np.float32)}
+        nodes, shape = [*nodes, helper.make_node("MatMul", ["y", "v"], ["z"])], (1, 8, 8, 512)
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", kind, (1, 4, 8, 8))],
+        [helper.make_tensor_value_info(nodes[-1].output[0], kind, shape)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )  # fmt: skip
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), str(path))
+    table = precision(path, [target_of("h100_sxm")], precisions=("int4",), schemes=())
+    assert words in to_terminal(document_of(table), width=160)
+    (row,) = (row for row in table.rows if row.precision == "int4")
+    assert (row.weight_bytes is None) != with_product
+
+
 def test_files_run_here_with_their_accuracy(model, labelled):
     data, labels = labelled
     table = precision(
