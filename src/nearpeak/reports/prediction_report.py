@@ -10,7 +10,7 @@ from nearpeak.core.work.target import Target
 from nearpeak.reports import brief_text as text
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.document import WHY, Block, Details, Document, Table, columns
-from nearpeak.reports.expected_time_text import DISTANCE, energy_line
+from nearpeak.reports.expected_time_text import DISTANCE, NEARNESS, energy_line
 from nearpeak.reports.part_names import PART_WORDS
 
 _NOTHING = {"classical": "which nothing beats", "any": "which no algorithm beats, Winograd's and FFT among them"}
@@ -19,7 +19,7 @@ _NAMED = 4
 """Figures that are named of a device of one's own."""
 _SEEN_RATIO = 5e-4
 """Share of a time from which on a part is shown on its own: smaller ones would read 0.0 %."""
-BORROWED = ", but of other operators, not of this one: the interval is wider"
+BORROWED = "; of other operators, not of this one"
 
 
 def to_json(case: Case, target: Target, prediction: Prediction) -> str:
@@ -76,12 +76,13 @@ def document_of(
         f"holds for {prediction.holds_for}",
         f"energy: {energy_line(prediction.energy)}" if prediction.energy is not None else "",
         *prediction.notes,
+        f"nearness of the data: {DISTANCE[prediction.distance_count]}",
         f"scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
         f"not pinned down by them: {', '.join(loose)}" if loose else "",
     ]
     blocks: list[Block] = [
         Table(columns=columns("part|", "#time_s|", "#share|"), rows=parts, indent_count=2),
-        f"{DISTANCE[prediction.distance_count]}{BORROWED if used.is_borrowed else ''}",
+        f"{NEARNESS[prediction.distance_count]}{BORROWED if used.is_borrowed else ''}",
         own_device(target.name, used.differing) if target and used.differing else "",
         Details(WHY, tuple(rest)),
     ]

@@ -12,6 +12,7 @@ from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES, Workload
 from nearpeak.errors import CaptureError, NotModelledError, SpecError
+from nearpeak.frontends.diffusion.denoiser_capture import DENOISERS, capture_denoiser, denoiser_parameters
 from nearpeak.frontends.huggingface.decode_cache import cache_tensors, forget_encoded, stretched
 from nearpeak.frontends.huggingface.input_kinds import kinds_of
 from nearpeak.frontends.huggingface.input_request import Ask
@@ -48,6 +49,8 @@ def capture_architecture(name_or_config: str | Path, options: CaptureOptions = C
     """
     check_cache(options)
     model = published(name_or_config)
+    if model.model_type in DENOISERS:
+        return capture_denoiser(model, options)
     wanted = dtype_of(options.dtype or (not options.autocast and model.dtype) or "fp32").name
     transformers = transformers_package()
     config = _config(transformers, model)
@@ -70,6 +73,8 @@ def capture_architecture(name_or_config: str | Path, options: CaptureOptions = C
 def parameters_count(name_or_config: str | Path) -> int:
     """Return the parameters of an architecture at full size, tied ones counted once; nothing is allocated."""
     model = published(name_or_config)
+    if model.model_type in DENOISERS:
+        return denoiser_parameters(model)
     transformers = transformers_package()
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
