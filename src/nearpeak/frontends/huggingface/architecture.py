@@ -27,6 +27,7 @@ from nearpeak.frontends.huggingface.published_inputs import (  # fmt: skip
 )
 from nearpeak.frontends.huggingface.published_models import Published, published
 from nearpeak.frontends.huggingface.recipes import RECIPES
+from nearpeak.frontends.huggingface.routed_experts import ROUTED_TYPES, ROUTING_NOTE
 from nearpeak.frontends.huggingface.settings import settings_of
 from nearpeak.frontends.huggingface.transformers_package import SWITCHES, built, transformers_package
 from nearpeak.frontends.torch.fake_tensors import eager_models
@@ -96,6 +97,8 @@ class ModelPlan:
         _check_sizes(facts, options, self._tokens(), dtype)
         if options.step == "train" and not facts.compares_text_with_images and not label_kind(facts):
             self.notes += ("The model has no loss of its own here; its gradient starts from the mean of its outputs.",)
+        if facts.config.model_type in ROUTED_TYPES:
+            self.notes += (ROUTING_NOTE,)
         if options.step == "decode":
             self._kv_count = cached_positions(facts, options)
             self.notes += (
