@@ -316,13 +316,13 @@ def _refuse(source: str, options: CaptureOptions, names: Sequence[str]) -> None:
 
 def json_kind(source: str) -> str:
     """Return the kind of a JSON file: `workload`, `definition`, `chakra`; empty for model configurations and others."""
+    path = Path(source)
+    if path.suffix != ".json" or not path.is_file():
+        return ""
     from nearpeak.exchange.kernel_definition import is_definition
     from nearpeak.frontends.files.chakra_trace import is_chakra
     from nearpeak.frontends.files.saved_workload import is_workload
 
-    path = Path(source)
-    if path.suffix != ".json" or not path.is_file():
-        return ""
     text = text_of_file(path)
     try:
         data = json_value(text)
