@@ -32,8 +32,8 @@ def grid_of_two_targets():
         for place in range(7)
     )
     return StepGrid(
-        noun="token", length_name="Cached positions", batches=(1, 8), lengths=(512, 4096), formats=("bf16", "fp8 weights"),
-        own=(1, 0, 0), answers=((*answers, None), (None, *answers)),
+        noun="token", length_name="Cached positions", batches=(1, 8), lengths=(512, 4096),
+        formats=("bf16", "fp8 weights"), own=(1, 0, 0), answers=((*answers, None), (None, *answers)),
     )  # fmt: skip
 
 

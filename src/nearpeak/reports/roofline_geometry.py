@@ -94,15 +94,20 @@ def circles(analysis: Analysis, plot: Plot, target: TargetAnalysis) -> tuple[Cir
     totals = {number: target.times[number].bound_s * analysis.rows[number].call_count for number in plot.rows}
     ordered, names = sorted(plot.rows, key=lambda number: (-totals[number], number)), names_of(analysis.rows)
     return tuple(
-        _circle(plot, number, analysis.rows[number], target.times[number], totals[number] / target.unfused_s, place,
-                names[number])
+        _circle(
+            plot,
+            number,
+            analysis.rows[number],
+            target.times[number],
+            totals[number] / target.unfused_s,
+            place,
+            names[number],
+        )
         for place, number in enumerate(ordered, 1)
     )
 
 
-def _circle(
-    plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: float, place: int, name: str
-) -> Circle:
+def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: float, place: int, name: str) -> Circle:
     rate = words.flop_of(row) / time.bound_s
     figures = f"{words.figure(intensity(row))} FLOP/B, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
     return Circle(

@@ -13,8 +13,8 @@ DECODE = CaptureOptions(step="decode", batch=8, kv=4096)
 
 @pytest.fixture(scope="module")
 def grid(monkeypatch_module):
-    monkeypatch_module.setattr("nearpeak.api.step_sizes.BATCHES", (1, 4096))
-    monkeypatch_module.setattr("nearpeak.api.step_sizes.LENGTHS", {"decode": (1024,)})
+    monkeypatch_module.setattr("nearpeak.api.step_sizes.BATCHES", (4096,))
+    monkeypatch_module.setattr("nearpeak.api.step_sizes.LENGTHS", {"decode": ()})
     monkeypatch_module.setattr("nearpeak.api.step_sizes.FORMATS", {"decode": ((None, None), ("fp8", "fp8"))})
     return step_grid("llama-3-8b", DECODE, [target_of("h100_sxm")])
 
@@ -41,7 +41,7 @@ def test_the_own_size_has_the_answer_of_the_report(grid):
 
 def test_narrow_formats_are_faster_and_a_size_beyond_the_library_has_no_answer(grid):
     assert answer_at(grid, 8, 4096, "fp8 weights, fp8 KV cache").limit_s < answer_at(grid, 8, 4096, "bf16").limit_s
-    assert answer_at(grid, 4096, 1024, "bf16") is None
+    assert answer_at(grid, 4096, 4096, "bf16") is None
 
 
 @pytest.mark.parametrize(

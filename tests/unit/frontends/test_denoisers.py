@@ -44,7 +44,9 @@ def test_a_network_has_the_published_number_of_parameters(name):
 def test_a_transformer_of_two_streams_does_the_work_of_its_products():
     workload = captured("flux.1-dev", TINY_FLUX, batch=3)
     width, ffn, text, image = 64, 256, 4, 16
-    per_token = width * (3 * width + width + 2 * ffn)  # qkv, projection, two wide layers, the same in both kinds of block
+    per_token = width * (
+        3 * width + width + 2 * ffn
+    )  # qkv, projection, two wide layers, the same in both kinds of block
     tokens = 2 * 3 * (text + image) * 2 * per_token + 2 * 3 * width * (text * 32 + 2 * image * 8)
     once = width * (6 * width * 2 + 3 * width + 2 * width) + 2 * width * (256 + width) + width * (16 + width)
     assert flop_of(workload, "gemm") == tokens + 2 * 3 * once
@@ -58,7 +60,6 @@ def test_a_u_net_attends_to_text_and_to_itself_at_the_resolutions_that_its_dimen
     # one stage down, one in the middle and two up, at 4×4 latents of 64 channels, each with one block
     own, cross, blocks = 16 * 16, 16 * 7, 4
     assert flop_of(workload, "attention") == blocks * 4 * (own + cross) * 64
-
 
 
 def test_options_that_a_denoiser_has_no_use_for_are_refused():

@@ -2,10 +2,10 @@
 
 import pytest
 
+from nearpeak.frontends.huggingface.routed_experts import route_tokens
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-
-from nearpeak.frontends.huggingface.routed_experts import route_tokens
 
 CONFIG = {
     "hidden_size": 32, "intermediate_size": 64, "intermediate_size_mlp": 64, "num_hidden_layers": 1,

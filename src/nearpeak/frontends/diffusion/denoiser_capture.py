@@ -23,7 +23,7 @@ DENOISERS: Mapping[str, tuple[Build, Shapes]] = {"latent_unet": (unet, unet_inpu
 _WIDE_INPUTS = ("rotary",)
 """Inputs that are fp32 whatever the format of the weights."""
 _LIMITS = (
-    "One denoising step; an image takes as many as its sampler is set to. Text encoders and image decoder are not in it.",
+    "One denoising step: an image takes as many as its sampler is set to. It has no text encoder and no image decoder.",
 )
 
 

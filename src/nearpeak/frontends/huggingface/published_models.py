@@ -70,7 +70,8 @@ def _load(name: str) -> Published:
     if unknown:
         raise SpecError(f"models/{path.name}: key {unknown[0]!r} is not known; known are {', '.join(sorted(_KEYS))}")
     return Published(
-        name=name, title=data["title"], model_type=data["model_type"], class_names=(data["class"],) if data["class"] else (),
+        name=name, title=data["title"], model_type=data["model_type"],
+        class_names=tuple(filter(None, (data["class"],))),
         training_class=data.get("training_class", ""), source=data["source"], dtype=data["dtype"],
         parameters_count=data["parameters_count"], config=data["config"], inputs=data.get("inputs", {}),
         aliases=tuple(data.get("aliases", ())),
