@@ -55,6 +55,7 @@ def test_controls_choose_among_the_sizes_that_were_computed(browser, tmp_path, w
     assert "14 ms" in rows.nth(1).inner_text()
     page.click("#size-own")
     assert "2 ms" in rows.nth(0).inner_text()
+    assert page.evaluate("document.querySelector('#sizes .scroll').scrollWidth <= innerWidth")  # no column is hidden
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert faults == []
     context.close()

@@ -90,5 +90,8 @@ def test_an_event_of_a_finding_leads_to_its_slice(opened):
     assert shown_ns(page) < whole
     assert "Point at a slice" not in page.inner_text("#under")
     assert page.evaluate("document.activeElement.id") == "picture"
-    top = page.evaluate("document.getElementById('picture').getBoundingClientRect().top")
-    assert 0 <= top < 844
+    # It scrolls smoothly.
+    page.wait_for_function(
+        "() => { const { top } = document.getElementById('picture').getBoundingClientRect();"
+        " return top >= 0 && top < innerHeight; }"
+    )

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 from nearpeak.api.questions import analyze
 from nearpeak.core.answers.bound import Policy
@@ -54,7 +55,7 @@ def step_grid(
     length_option = "kv" if options.step == "decode" else "sequence"
     answers: list[list[GridAnswer | None]] = [[] for _ in targets]
     for (weights, kv_cache), tokens, batch in product(formats, lengths, batches):
-        sizes = {length_option: tokens} if length else {}
+        sizes: dict[str, Any] = {length_option: tokens} if length else {}
         dtype = options.dtype if (weights, kv_cache) == own_format or not (weights or kv_cache) else None
         changed = dataclasses.replace(
             options, batch=batch, dtype=dtype, weights=weights, kv_cache=kv_cache,
@@ -82,8 +83,10 @@ def _answer(step: Workload, target: Target, policy: Policy, execution: str, soft
     limit_s = items.item_s(answer.bound_s)
     if expected is None:
         return GridAnswer(limit_s, None, None, None, items.per_s(answer.bound_s), answer.fit.fits)
-    times_s = (items.item_s(time_s) for time_s in (expected.time_s, expected.low_s, expected.high_s))
-    return GridAnswer(limit_s, *times_s, items.per_s(expected.time_s), answer.fit.fits)
+    return GridAnswer(
+        limit_s, items.item_s(expected.time_s), items.item_s(expected.low_s), items.item_s(expected.high_s),
+        items.per_s(expected.time_s), answer.fit.fits,
+    )  # fmt: skip
 
 
 def _format_in_words(stored: Format, dtype: str) -> str:
