@@ -19,7 +19,7 @@ _NAMED = 4
 """Figures that are named of a device of one's own."""
 _SEEN_RATIO = 5e-4
 """Share of a time from which on a part is shown on its own: smaller ones would read 0.0 %."""
-BORROWED = "; of other operators, not of this one"
+BORROWED = ", but of other operators, not of this one: the interval is wider"
 
 
 def to_json(case: Case, target: Target, prediction: Prediction) -> str:
@@ -68,7 +68,7 @@ def document_of(
         target: the device, which a prediction does not name; nothing is said of it where it is none.
         narrower: the same in a narrower number format, with the name of that.
     """
-    used = prediction.calibration
+    used, nearness = prediction.calibration, NEARNESS[prediction.distance_count]
     parts = [(name, time_s, words.percent(time_s / prediction.time_s)) for name, time_s in _parts(prediction)]
     loose = [coefficient.name for coefficient in used.coefficients if not coefficient.identified]
     rest: list[Block] = [
@@ -82,7 +82,7 @@ def document_of(
     ]
     blocks: list[Block] = [
         Table(columns=columns("part|", "#time_s|", "#share|"), rows=parts, indent_count=2),
-        f"{NEARNESS[prediction.distance_count]}{BORROWED if used.is_borrowed else ''}",
+        f"{nearness.partition(', so ')[0]}{BORROWED}" if used.is_borrowed else nearness,
         own_device(target.name, used.differing) if target and used.differing else "",
         Details(WHY, tuple(rest)),
     ]
