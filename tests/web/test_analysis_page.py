@@ -4,7 +4,7 @@ import pytest
 from tests.unit.reports.test_step_headline import LONG, chain
 
 import nearpeak
-from nearpeak.core.answers.step_grid import GridAnswer, StepGrid
+from nearpeak.core.answers.size_grid import GridAnswer, StepGrid
 from nearpeak.reports import render
 from nearpeak.reports.analysis import html
 

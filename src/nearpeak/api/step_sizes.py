@@ -8,7 +8,7 @@ from typing import Any
 from nearpeak.api.questions import analyze
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.answers.items import items_of, kv_of, sequence_of
-from nearpeak.core.answers.step_grid import GridAnswer, StepGrid
+from nearpeak.core.answers.size_grid import GridAnswer, StepGrid
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from nearpeak.core.answers.analysis import Analysis
     from nearpeak.core.answers.bound import Policy
-    from nearpeak.core.answers.step_grid import StepGrid
+    from nearpeak.core.answers.size_grid import StepGrid
     from nearpeak.core.answers.time_limit import TimeLimit
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.core.answers.execution_time import MODES
-from nearpeak.core.answers.step_grid import StepGrid
+from nearpeak.core.answers.size_grid import StepGrid
 from nearpeak.core.work.family import FAMILIES
 from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
