@@ -81,3 +81,17 @@ def test_dragging_moves_and_pointing_names_what_is_there(opened):
     assert page.evaluate("document.getElementById('picture').toDataURL()") != before
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 25)
     assert "Point at a slice" not in page.inner_text("#under")
+
+
+def test_an_event_of_a_finding_leads_to_its_slice(opened):
+    page, whole = opened, shown_ns(opened)
+    page.locator("details summary").first.click()
+    page.locator("button.event").first.click()
+    assert shown_ns(page) < whole
+    assert "Point at a slice" not in page.inner_text("#under")
+    assert page.evaluate("document.activeElement.id") == "picture"
+    # It scrolls smoothly.
+    page.wait_for_function(
+        "() => { const { top } = document.getElementById('picture').getBoundingClientRect();"
+        " return top >= 0 && top < innerHeight; }"
+    )

@@ -133,9 +133,12 @@ def _checked(precisions: Sequence[str]) -> tuple[str, ...]:
 def _steps(model: str, options: CaptureOptions, precisions: Sequence[str]) -> "dict[str, Workload | str]":
     """Return the step at each precision, or why there is none."""
     from nearpeak.api.questions import capture_with
+    from nearpeak.frontends.source_types import takes_format
     from nearpeak.precision.quantisation.narrow_steps import NARROW, narrow_step
 
     is_file = model.endswith(".onnx")
+    if not is_file and not takes_format(model):
+        raise SpecError("states the formats of its calls itself, so there are no others to compare; give a model")
     plain = capture_with(model, options if is_file else replace(options, dtype="fp32"))
     steps: dict[str, Workload | str] = {"fp32": plain, "tf32": plain}
     if set(precisions) - set(steps):

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ _UsageError: type[Exception] = next(
 )
 
 
-def application() -> typer.Typer:
-    """Return the command line with every command of this folder.
+def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Return the command line with every command of this folder, or with some of them.
 
     The function with the name of its file is the command; a file with several commands has `register` instead.
     """
@@ -47,8 +48,8 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_nearpeak)
-    for name, folder in COMMANDS.items():
-        module = importlib.import_module(f"nearpeak.cli.{folder}.{name}")
+    for name in names:
+        module = importlib.import_module(f"nearpeak.cli.{COMMANDS[name]}.{name}")
         if hasattr(module, "register"):
             module.register(app)
         else:
@@ -98,7 +99,9 @@ def _run(words: list[str]) -> int:
 
     Not by `typer.Typer.__call__`, which ends the process itself, with other codes, where output or user break off.
     """
-    command: Any = typer.main.get_command(application())
+    first = words[0].replace("-", "_") if words else ""
+    is_alone = first in COMMANDS and _COMPLETING not in os.environ  # the others need not be imported
+    command: Any = typer.main.get_command(application([first] if is_alone else COMMANDS))
     if _COMPLETING in os.environ:  # a shell asks for the words that may follow
         command.main(words, prog_name="nearpeak")
     try:

@@ -176,6 +176,17 @@ def _executed(source: str, options: CaptureOptions) -> Workload:
     return _named(source, f"nearpeak.frontends.{frontend}", options, name=name, preload=preload)
 
 
+def shipped_step(source: str, options: CaptureOptions) -> Workload | None:
+    """Return a step that comes with nearpeak, weights and caches stored as the options state; none where it does not.
+
+    >>> shipped_step("llama-3-8b", CaptureOptions(step="decode", weights="fp8", kv_cache="fp8")).name
+    'llama-3-8b'
+    """
+    refuse_narrow(source, options)
+    step = _library_step(source, _wide(options))
+    return None if step is None else _stored(step, options)
+
+
 def _library_step(source: str, options: CaptureOptions) -> Workload | None:
     """Return the step that comes with nearpeak, unless other releases of what captured it are installed."""
     from nearpeak.frontends.huggingface.published_inputs import check_cache
@@ -272,6 +283,15 @@ def refuse_early(source: str, options: CaptureOptions) -> None:
         raise SpecError(f"--sequence {options.sequence}: {source} reads no text; leave it out")
 
 
+def takes_format(source: str) -> bool:
+    """Return whether a source can be captured in another number format; lists of cases state their own.
+
+    >>> takes_format("llama-3-8b"), takes_format("sweep.toml")
+    (True, False)
+    """
+    return "dtype" not in _meaningless(source)
+
+
 def _meaningless(source: str) -> tuple[str, ...]:
     """Return the model options that have no meaning for a source, by its suffix and JSON kind."""
     suffix, kind = Path(source).suffix, json_kind(source)
@@ -296,13 +316,13 @@ def _refuse(source: str, options: CaptureOptions, names: Sequence[str]) -> None:
 
 def json_kind(source: str) -> str:
     """Return the kind of a JSON file: `workload`, `definition`, `chakra`; empty for model configurations and others."""
+    path = Path(source)
+    if path.suffix != ".json" or not path.is_file():
+        return ""
     from nearpeak.exchange.kernel_definition import is_definition
     from nearpeak.frontends.files.chakra_trace import is_chakra
     from nearpeak.frontends.files.saved_workload import is_workload
 
-    path = Path(source)
-    if path.suffix != ".json" or not path.is_file():
-        return ""
     text = text_of_file(path)
     try:
         data = json_value(text)

@@ -21,6 +21,13 @@ DISTANCE = (
     "no data of this maker: scalars of another maker's devices together",
 )
 """Description of each distance from the calibration data."""
+NEARNESS = (
+    "measured on this device",
+    "not measured on this device for such a case: from its architecture, so the interval is wider",
+    "not measured on this architecture: from its maker's other devices, so the interval is wider",
+    "not measured on its maker's devices: from another maker's, so the interval is wide",
+)
+"""The same in one short line."""
 
 
 def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:

@@ -10,7 +10,7 @@ from nearpeak.core.work.target import Target
 from nearpeak.reports import brief_text as text
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.document import WHY, Block, Details, Document, Table, columns
-from nearpeak.reports.expected_time_text import DISTANCE, energy_line
+from nearpeak.reports.expected_time_text import DISTANCE, NEARNESS, energy_line
 from nearpeak.reports.part_names import PART_WORDS
 
 _NOTHING = {"classical": "which nothing beats", "any": "which no algorithm beats, Winograd's and FFT among them"}
@@ -68,7 +68,7 @@ def document_of(
         target: the device, which a prediction does not name; nothing is said of it where it is none.
         narrower: the same in a narrower number format, with the name of that.
     """
-    used = prediction.calibration
+    used, nearness = prediction.calibration, NEARNESS[prediction.distance_count]
     parts = [(name, time_s, words.percent(time_s / prediction.time_s)) for name, time_s in _parts(prediction)]
     loose = [coefficient.name for coefficient in used.coefficients if not coefficient.identified]
     rest: list[Block] = [
@@ -76,12 +76,13 @@ def document_of(
         f"holds for {prediction.holds_for}",
         f"energy: {energy_line(prediction.energy)}" if prediction.energy is not None else "",
         *prediction.notes,
+        f"nearness of the data: {DISTANCE[prediction.distance_count]}",
         f"scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
         f"not pinned down by them: {', '.join(loose)}" if loose else "",
     ]
     blocks: list[Block] = [
         Table(columns=columns("part|", "#time_s|", "#share|"), rows=parts, indent_count=2),
-        f"{DISTANCE[prediction.distance_count]}{BORROWED if used.is_borrowed else ''}",
+        f"{nearness.partition(', so ')[0]}{BORROWED}" if used.is_borrowed else nearness,
         own_device(target.name, used.differing) if target and used.differing else "",
         Details(WHY, tuple(rest)),
     ]

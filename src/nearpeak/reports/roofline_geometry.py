@@ -1,6 +1,8 @@
 """Geometry of the roofline plot, in percent of the plot area so that text keeps its size at every width."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
@@ -90,14 +92,22 @@ def plot_of(analysis: Analysis) -> Plot:
 def circles(analysis: Analysis, plot: Plot, target: TargetAnalysis) -> tuple[Circle, ...]:
     """Return a circle per plotted row, large ones first so that small ones lie on top."""
     totals = {number: target.times[number].bound_s * analysis.rows[number].call_count for number in plot.rows}
-    ordered = sorted(plot.rows, key=lambda number: (-totals[number], number))
+    ordered, names = sorted(plot.rows, key=lambda number: (-totals[number], number)), names_of(analysis.rows)
     return tuple(
-        _circle(plot, number, analysis.rows[number], target.times[number], totals[number] / target.unfused_s, place)
+        _circle(
+            plot,
+            number,
+            analysis.rows[number],
+            target.times[number],
+            totals[number] / target.unfused_s,
+            place,
+            names[number],
+        )
         for place, number in enumerate(ordered, 1)
     )
 
 
-def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: float, place: int) -> Circle:
+def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: float, place: int, name: str) -> Circle:
     rate = words.flop_of(row) / time.bound_s
     figures = f"{words.figure(intensity(row))} FLOP/B, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
     return Circle(
@@ -107,7 +117,16 @@ def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: 
         down=percent_of(1 - plot.y.at_ratio(rate)),
         radius=f"{max(SMALLEST_PX, AREA_PX * math.sqrt(share_ratio)):.1f}",
         rank=str(place) if place <= 5 else "",
-        words=f"{row.label}: {figures}",
+        words=f"{name}: {figures}",
+    )
+
+
+def names_of(rows: Sequence[CaseRow]) -> tuple[str, ...]:
+    """Return a name for each row: its label, with phase and module where others have the same one."""
+    counts = Counter(row.label for row in rows)
+    return tuple(
+        f"{row.label} ({', '.join(filter(None, (row.phase, row.module)))})" if counts[row.label] > 1 else row.label
+        for row in rows
     )
 
 

@@ -171,3 +171,16 @@ def test_rows_of_a_table_are_sentences_on_a_terminal(capsys, monkeypatch, tmp_pa
     with pytest.raises(NotModelledError):
         application()([command, str(table), "--target", "h100_sxm", "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out.splitlines()[0])["bound_s"] > 0
+
+
+def test_an_empty_case_is_refused_instead_of_advised(capsys):
+    with pytest.raises(SpecError, match=r"m=0: the case is empty and runs nothing; give m of at least 1"):
+        run(capsys, "predict", "gemm", "m=0", "n=8", "k=8", "dtype=bf16", "-t", "l4")
+
+
+def test_how_near_the_data_are_is_one_line_and_the_rest_is_below_why(capsys, monkeypatch):
+    words = ("predict", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "-t", "l4")
+    brief = " ".join(on_a_terminal(capsys, monkeypatch, *words))
+    assert "not measured on this device for such a case" in brief
+    assert "of fewer ranks" not in brief
+    assert "of fewer ranks" in " ".join(on_a_terminal(capsys, monkeypatch, *words, "--why"))

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from nearpeak.api.model_precision import precision
 from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.frontends.files.axis_conditions import condition
 from nearpeak.frontends.files.axis_values import axis_values
@@ -184,3 +185,10 @@ def test_unknown_operators_and_tables_list_what_is_known(tmp_path):
 def test_tiles_that_are_none_are_refused_as_such(tiles):
     with pytest.raises(SpecError, match=rf"^k: near\({tiles}\) needs positive tiles"):
         axis_values("k", f"near({tiles})")
+
+
+def test_a_list_of_cases_has_no_other_precisions(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text('[[cases]]\nop = "gemm"\nm = 8\nn = 8\nk = 8\ndtype = "bf16"\n')
+    with pytest.raises(SpecError, match="states the formats of its calls itself"):
+        precision(path)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from nearpeak.core.answers.analysis import Analysis
     from nearpeak.core.answers.bound import Policy
+    from nearpeak.core.answers.size_grid import StepGrid
     from nearpeak.core.answers.time_limit import TimeLimit
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
@@ -113,7 +114,8 @@ def analyze(
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
     analysis = _analysis(take, model, target, edits, rules, timed, execution, software)
     verdicts = [] if limit is None else [limit_verdict(analysis, answer, limit) for answer in analysis.targets]
-    _deliver(analysis, files, against, limit, why=why, json=json)
+    grid = None if html is None or timed else _grid(model, options, target, edits, rules, execution, software)
+    _deliver(analysis, files, against, limit, grid, why=why, json=json)
     raise typer.Exit(exit_code(verdicts))
 
 
@@ -167,6 +169,18 @@ def _analysis(
     return _measured(analysis, runner) if runner else analysis
 
 
+def _grid(
+    model: str, options: CaptureOptions, target: list[str], edits: list[str], bounds: "Policy", execution: str,
+    software: str,
+) -> "StepGrid | None":  # fmt: skip
+    """Return the answers of other sizes and formats that a page lets one choose among."""
+    from nearpeak.api.step_sizes import step_grid
+
+    devices = shared.targets_of(target, edits)
+    with shared.progress("computing other sizes and formats for the page"):
+        return step_grid(model, options, devices, bounds, execution=execution, software=software)
+
+
 def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> None:
     """Refuse an unknown runner, and targets that it does not time, before a slow capture."""
     from nearpeak.api.measured_analysis import require_timed, timed_target
@@ -203,15 +217,15 @@ def _measure_roofs() -> None:
 
 
 def _deliver(
-    analysis: "Analysis", files: dict[Path | None, str], against: Path | None, limit: "TimeLimit | None", *, why: bool,
-    json: bool,
+    analysis: "Analysis", files: dict[Path | None, str], against: Path | None, limit: "TimeLimit | None",
+    grid: "StepGrid | None", *, why: bool, json: bool,
 ) -> None:  # fmt: skip
     """Write the requested report files, and print the report or its difference from a saved one."""
     from nearpeak.reports.analysis_document import document_of
 
     for path, name in files.items():
         if path is not None:
-            shared.write_whole(path, _rendered(analysis, name))
+            shared.write_whole(path, _rendered(analysis, name, grid))
     if against is not None:
         _print_comparison(against, analysis, json=json)
     elif json:
@@ -233,10 +247,12 @@ def _measured(analysis: "Analysis", runner: str) -> "Analysis":
         return measured(analysis, runner, progress=lambda _label: bar.advance(task))
 
 
-def _rendered(analysis: "Analysis", name: str) -> str:
+def _rendered(analysis: "Analysis", name: str, grid: "StepGrid | None" = None) -> str:
     from nearpeak.reports import render
+    from nearpeak.reports.analysis import html
 
-    return render(analysis, name).rstrip("\n") + "\n"
+    text = html.render(analysis, grid) if name == "html" else render(analysis, name)
+    return text.rstrip("\n") + "\n"
 
 
 def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:

@@ -77,12 +77,17 @@ def models(json: bool = shared.JSON) -> None:
             record = {
                 "model": model.name,
                 "title": model.title,
+                "aliases": list(model.aliases),
                 "parameters": model.parameters_count,
                 "source": model.source,
             }
             sys.stdout.write(jsonlib.dumps(record) + "\n")
     else:
-        rows = [(model.name, model.title, f"{model.parameters_count:,}") for model in entries]
+        rows = [
+            (model.name, model.title + (f"; also {', '.join(model.aliases)}" if model.aliases else ""),
+             f"{model.parameters_count:,}")
+            for model in entries
+        ]  # fmt: skip
         _print_rows(rows, "model", "~title", "#parameters")
 
 

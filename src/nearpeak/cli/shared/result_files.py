@@ -17,10 +17,10 @@ def refuse_results(path: Path) -> None:
     Raises:
         SpecError: it is one; says which tool writes it and which command takes it.
     """
-    from nearpeak.store.importers import IMPORTERS, file_bytes, importer_of
-
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         return
+    from nearpeak.store.importers import IMPORTERS, file_bytes, importer_of  # which imports the database
+
     try:
         data = file_bytes(path)
     except NearpeakError:

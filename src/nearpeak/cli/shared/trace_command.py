@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def is_trace(path: str) -> bool:
     """Say whether a word of the command line names a trace file."""
-    from nearpeak.api.trace_analysis import is_trace as known
-    from nearpeak.traces.formats import format_of
-
     file = Path(path)
     if not file.is_file():
         return False
+    from nearpeak.api.trace_analysis import is_trace as known  # which imports every reader
+    from nearpeak.traces.formats import format_of
+
     with file.open("rb") as opened:
         head = opened.read(16)
     if head[:2] == b"\x1f\x8b" or head.startswith(b"SQLite format 3") or not head:

@@ -116,6 +116,8 @@ class Slice(NamedTuple):
     """The case that ran."""
     kind: str
     """Family of a kernel, `comm`, `copy`, `set`, `call`, `operator` or `range`."""
+    event: int = NOTHING
+    """Row of the event in the trace, by which findings name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

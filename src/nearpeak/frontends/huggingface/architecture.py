@@ -12,6 +12,7 @@ from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES, Workload
 from nearpeak.errors import CaptureError, NotModelledError, SpecError
+from nearpeak.frontends.diffusion.denoiser_capture import DENOISERS, capture_denoiser, denoiser_parameters
 from nearpeak.frontends.huggingface.decode_cache import cache_tensors, forget_encoded, stretched
 from nearpeak.frontends.huggingface.input_kinds import kinds_of
 from nearpeak.frontends.huggingface.input_request import Ask
@@ -26,6 +27,7 @@ from nearpeak.frontends.huggingface.published_inputs import (  # fmt: skip
 )
 from nearpeak.frontends.huggingface.published_models import Published, published
 from nearpeak.frontends.huggingface.recipes import RECIPES
+from nearpeak.frontends.huggingface.routed_experts import ROUTED_TYPES, ROUTING_NOTE
 from nearpeak.frontends.huggingface.settings import settings_of
 from nearpeak.frontends.huggingface.transformers_package import SWITCHES, built, transformers_package
 from nearpeak.frontends.torch.fake_tensors import eager_models
@@ -48,6 +50,8 @@ def capture_architecture(name_or_config: str | Path, options: CaptureOptions = C
     """
     check_cache(options)
     model = published(name_or_config)
+    if model.model_type in DENOISERS:
+        return capture_denoiser(model, options)
     wanted = dtype_of(options.dtype or (not options.autocast and model.dtype) or "fp32").name
     transformers = transformers_package()
     config = _config(transformers, model)
@@ -70,6 +74,8 @@ def capture_architecture(name_or_config: str | Path, options: CaptureOptions = C
 def parameters_count(name_or_config: str | Path) -> int:
     """Return the parameters of an architecture at full size, tied ones counted once; nothing is allocated."""
     model = published(name_or_config)
+    if model.model_type in DENOISERS:
+        return denoiser_parameters(model)
     transformers = transformers_package()
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
@@ -91,6 +97,8 @@ class ModelPlan:
         _check_sizes(facts, options, self._tokens(), dtype)
         if options.step == "train" and not facts.compares_text_with_images and not label_kind(facts):
             self.notes += ("The model has no loss of its own here; its gradient starts from the mean of its outputs.",)
+        if facts.config.model_type in ROUTED_TYPES:
+            self.notes += (ROUTING_NOTE,)
         if options.step == "decode":
             self._kv_count = cached_positions(facts, options)
             self.notes += (

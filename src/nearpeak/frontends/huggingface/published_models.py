@@ -70,7 +70,8 @@ def _load(name: str) -> Published:
     if unknown:
         raise SpecError(f"models/{path.name}: key {unknown[0]!r} is not known; known are {', '.join(sorted(_KEYS))}")
     return Published(
-        name=name, title=data["title"], model_type=data["model_type"], class_names=(data["class"],),
+        name=name, title=data["title"], model_type=data["model_type"],
+        class_names=tuple(filter(None, (data["class"],))),
         training_class=data.get("training_class", ""), source=data["source"], dtype=data["dtype"],
         parameters_count=data["parameters_count"], config=data["config"], inputs=data.get("inputs", {}),
         aliases=tuple(data.get("aliases", ())),
@@ -112,7 +113,7 @@ def _unknown(name: str) -> UnknownNameError:
     what = "not known, nor a file that is there" if "/" in name or Path(name).suffix else "not known"
     hint = f"did you mean {', '.join(near)}? Or give" if near else "give its name or"
     listed = f"nothing is downloaded ('nearpeak show models' lists all {len(known)})"
-    return UnknownNameError(f"model {name!r}: {what}; {hint} the path of a config.json; {listed}")
+    return UnknownNameError(f"model {name!r}: {what}; {hint} the path of a config.json or an ONNX file; {listed}")
 
 
 def _from_file(path: Path) -> Published:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nearpeak.errors import MissingExtraError
+from nearpeak.frontends.huggingface.routed_experts import route_tokens
 
 SWITCHES = {
     "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "apply_spec_augment": False,
@@ -38,4 +39,5 @@ def built(build: Callable[[], Any]) -> Any:
     with initialization.no_init_weights():
         model = build()
     model.tie_weights()  # skipped together with the initial values
+    route_tokens(model)
     return model

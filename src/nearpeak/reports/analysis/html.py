@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.core.answers.execution_time import MODES
+from nearpeak.core.answers.size_grid import StepGrid
 from nearpeak.core.work.family import FAMILIES
 from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
@@ -29,8 +30,12 @@ SHOWN_COUNT = 200
 FOLDER = Path(__file__).parents[1] / "templates"
 
 
-def render(analysis: Analysis) -> str:
-    """Return the page."""
+def render(analysis: Analysis, grid: StepGrid | None = None) -> str:
+    """Return the page.
+
+    Args:
+        grid: answers at other sizes and in other formats, among which controls of the page choose.
+    """
     style, script = stylesheet(), (FOLDER / "script.js").read_text("utf-8")
     plot = roofline.plot_of(analysis)
     return (
@@ -38,13 +43,14 @@ def render(analysis: Analysis) -> str:
         .get_template("page.html.j2")
         .render(
             analysis=analysis,
+            grid=grid,
             plot=plot,
             used=used_assumptions(analysis),
             unplotted=tuple(sorted(set(range(len(analysis.rows))) - set(plot.rows))),
             used_limiters=used_limiters(analysis),
             shown_families={analysis.rows[number].family for number in plot.rows},
             policy=words.policy(analysis.policy),
-            data=embedded(page_data(analysis, plot)),
+            data=embedded({**page_data(analysis, plot), "grid": grid and _grid_data(grid)}),
             has_measured=any(_is_measured(target) for target in analysis.targets),
             style=Markup(style),
             script=Markup(script),
@@ -92,6 +98,11 @@ def page_data(analysis: Analysis, plot: roofline.Plot) -> dict[str, Any]:
         "limiters": limiters,
         "limiter_words": [words.limiter(name) for name in limiters],
         "plotted": plot.rows,
+        "names": {
+            number: words.clean(name)
+            for number, (name, row) in enumerate(zip(roofline.names_of(analysis.rows), analysis.rows, strict=True))
+            if name != row.label
+        },
         "rows": [
             [
                 words.clean(row.label),
@@ -122,6 +133,21 @@ def _target_data(target: TargetAnalysis, limiters: list[str]) -> dict[str, Any]:
         if _is_measured(target)
         else None,
     }
+
+
+def _grid_data(grid: StepGrid) -> dict[str, Any]:
+    """Return what the controls choose among: for each target a list of figures per size and format."""
+    return {
+        "noun": grid.noun, "batches": grid.batches, "lengths": grid.lengths, "formats": grid.formats,
+        "own": grid.own,
+        "answers": [
+            [
+                answer and [value if isinstance(value, bool) else value and _rounded(value) for value in answer]
+                for answer in answers
+            ]
+            for answers in grid.answers
+        ],
+    }  # fmt: skip
 
 
 def _rounded(value: float) -> float:

@@ -1,5 +1,6 @@
 """Documents as one self-contained HTML page with style, script and data inside."""
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -24,6 +25,9 @@ from nearpeak.reports.figure_text import clean
 
 COLOURS = ("#2f6fde", "#d9722e", "#2e9d5b", "#a14fc2", "#c23b4f", "#2b9aab", "#8a8f2a", "#6b6f78")
 """Colours of what a drawing tells apart, readable on white and on black."""
+SLICE = "slice-"
+"""Begin of the style of a text that leads to a slice of the timeline, whose place follows."""
+_EVENT = re.compile(r'<button type="button" class="event"[^>]*>(.*?)</button>')
 _FRAME = """<!doctype html>
 <html lang="en">
 <head>
@@ -94,7 +98,7 @@ def to_fragment(document: Document) -> str:
         for tag, text in (("h3", document.title), ("p", document.subject), ("p", document.lead))
         if text
     )
-    body = "\n".join(parts)
+    body = _EVENT.sub(r"\1", "\n".join(parts))  # their timeline is in the frame
     return f'<div class="nearpeak-view"><style>{style}</style>{head}\n{body}</div>'
 
 
@@ -174,6 +178,9 @@ def _span(span: Span) -> str:
     text, names = safe(span.text), span.style.split()
     text = f"<code>{text}</code>" if "code" in names else text
     text = f"<b>{text}</b>" if "strong" in names else text
+    for name in names:
+        if name.startswith(SLICE):
+            return f'<button type="button" class="event" data-slice="{name.removeprefix(SLICE)}">{text}</button>'
     rest = " ".join(name for name in names if name not in ("code", "strong"))
     return f'<span class="{rest}">{text}</span>' if rest else text
 

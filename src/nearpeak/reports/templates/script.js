@@ -38,7 +38,7 @@
   const height = (rate) => 100 * (1 - (Math.log10(rate) - low) / (high - low));
   const words = (row) => {
     const one = data.rows[row];
-    return `${one[LABEL]}: ${figure(one[FLOP] / one[BYTES])} FLOP/B, ${show(one[FLOP] / target().bound_s[row], "FLOP/s")}, ` +
+    return `${data.names[row] || one[LABEL]}: ${figure(one[FLOP] / one[BYTES])} FLOP/B, ${show(one[FLOP] / target().bound_s[row], "FLOP/s")}, ` +
       `${percent(total(row) / target().unfused_s)} of the time`;
   };
   const tipText = (row) => {
@@ -215,6 +215,38 @@
     state.down = true;
     drawTable();
   });
+
+  // ---- another size or format: figures that were computed when the page was written --------------------------------
+  const sizes = ["size-batch", "size-length", "size-format"];
+  const sizeHeads = data.grid ? [...byId("size-table").tHead.rows[0].cells].map((cell) => cell.textContent) : [];
+  const drawSizes = () => {
+    const { batches, lengths, own, answers } = data.grid;
+    const [batch, length, format] = sizes.map((id, place) => (byId(id) ? Number(byId(id).value) : own[place]));
+    const at = (format * lengths.length + length) * batches.length + batch;
+    byId("size-table").tBodies[0].replaceChildren(...data.targets.map((one, place) => {
+      const made = element("tr"), answer = answers[place][at], fits = answer && answer[5];
+      made.append(element("td", "", one.title));
+      if (!answer) {
+        made.append(element("td", "", "not shipped at this size, or a format that the device does not take"));
+        made.lastChild.colSpan = 5;
+        return made;
+      }
+      const cells = [seconds(answer[0]), answer[1] ? seconds(answer[1]) : "–",
+        answer[1] ? `${seconds(answer[2])} to ${seconds(answer[3])}` : "–", figure(answer[4])];
+      made.append(...cells.map((text) => element("td", "n", text)));
+      made.append(element("td", fits === false ? "wrong" : "", fits === null ? "" : fits ? "fits" : "does not fit"));
+      [...made.cells].forEach((cell, column) => { if (column) cell.dataset.name = sizeHeads[column]; });
+      return made;
+    }));
+  };
+  if (data.grid) {
+    for (const id of sizes) if (byId(id)) byId(id).addEventListener("change", drawSizes);
+    byId("size-own").addEventListener("click", () => {
+      sizes.forEach((id, place) => { if (byId(id)) byId(id).value = String(data.grid.own[place]); });
+      drawSizes();
+    });
+    drawSizes();
+  }
 
   // ---- target and theme -----------------------------------------------------------------------------------------
   const choose = (number) => {

@@ -4,7 +4,7 @@
   const canvas = document.getElementById("picture"), under = document.getElementById("under"), span = document.getElementById("span");
   const context = canvas.getContext("2d"), lane = 26, label = 15, foot = 18;
   const count = data.start.length, whole = Math.max(data.window_ns, ...data.start.map((s, i) => s + data.length[i]).slice(-200), 1);
-  let from = 0, to = whole, width = 0;
+  let from = 0, to = whole, width = 0, chosen = -1;
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const time = (ns) => ns >= 1e9 ? (ns / 1e9).toFixed(3) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(3) + " ms" : ns >= 1e3 ? (ns / 1e3).toFixed(2) + " µs" : Math.round(ns) + " ns";
   const clamp = () => {
@@ -27,6 +27,7 @@
       if (begin + size < 0 || begin > width) continue;
       const top = data.row[i] * (lane + label) + label;
       context.fillStyle = colours[data.kind[i]]; context.fillRect(begin, top, Math.max(size > 3 ? size - 1 : size, .6), lane - 4);
+      if (i === chosen) { context.strokeStyle = ink; context.lineWidth = 2; context.strokeRect(begin - 1.5, top - 1.5, Math.max(size, 2) + 2, lane - 1); context.lineWidth = 1; }
       if (size > 46) {
         context.save(); context.beginPath(); context.rect(Math.max(begin, 0), top, Math.min(size, width), lane - 4); context.clip();
         context.fillStyle = card; context.fillText(data.names[data.name[i]], Math.max(begin, 0) + 4, top + lane / 2 - 2); context.restore();
@@ -73,11 +74,19 @@
   document.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
     const factor = Number(button.dataset.zoom); if (factor) zoom(factor); else { from = 0; to = whole; draw(); }
   }));
+  const tell = (i) => { under.textContent = `${data.names[data.name[i]]}: ${time(data.length[i])} at ${time(data.start[i])}, ${data.kinds[data.kind[i]]}`; };
+  // An event that a finding names: the timeline shows it in the middle, with what ran around it.
+  document.querySelectorAll("[data-slice]").forEach((button) => button.addEventListener("click", () => {
+    chosen = Number(button.dataset.slice);
+    const middle = data.start[chosen] + data.length[chosen] / 2, size = Math.min(whole, Math.max(data.length[chosen] * 10, whole / 50));
+    from = middle - size / 2; to = from + size; clamp(); draw(); tell(chosen);
+    canvas.focus({ preventScroll: true }); canvas.closest("section").scrollIntoView({ block: "start" });
+  }));
   const point = (event) => {
     const row = Math.floor(event.offsetY / (lane + label)), at = where(event), slack = (to - from) / width * 2;
     for (let i = count - 1; i >= 0; i--) {
       if (data.row[i] === row && data.start[i] - slack <= at && at <= data.start[i] + data.length[i] + slack) {
-        under.textContent = `${data.names[data.name[i]]}: ${time(data.length[i])} at ${time(data.start[i])}, ${data.kinds[data.kind[i]]}`; return;
+        tell(i); return;
       }
     }
   };

@@ -1,7 +1,7 @@
 """Report of a trace: verdict, time breakdown, findings, operators against theory, and unknowns."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -129,22 +129,29 @@ def _parts(executed: Executed) -> Iterator[Block]:
 
 
 def _findings(report: TraceReport) -> Iterator[Block]:
+    places = {part.event: place for place, part in enumerate(report.executed.slices) if part.event != NOTHING}
     yield Heading("Findings" if report.findings else "No findings")
     for number, finding in enumerate(report.findings, start=1):
         yield Heading((f"{number}. {finding.action} → {_gain(finding, report)}  ", Span(finding.id, "muted")), 3)
         yield finding.claim
-        yield Details(f"evidence and counter-evidence of {finding.id}", (Items(tuple(_evidence(finding))),))
+        yield Details(f"evidence and counter-evidence of {finding.id}", (Items(tuple(_evidence(finding, places))),))
     if len(report.findings) > 1:
         yield _together(report)
 
 
-def _evidence(finding: TraceFinding) -> Iterator[Words]:
-    """Yield what a finding rests on, what speaks against it, and how to refute it."""
+def _evidence(finding: TraceFinding, places: Mapping[int, int]) -> Iterator[Words]:
+    """Yield what a finding rests on, what speaks against it, and how to refute it.
+
+    Args:
+        places: places of events among the slices of the timeline, to which a page leads from their numbers.
+    """
     for figure in finding.evidence:
         of_unit = figure.unit and not figure.unit.startswith("of")
         value = show(figure.value, figure.unit) if of_unit else f"{figure.value:.4g} {figure.unit}".rstrip()
-        events = f" (events {', '.join(map(str, figure.events))})" if figure.events else ""
-        yield (f"evidence: {figure.what} ", Span(value, "strong"), events)
+        numbers = [Span(str(event), f"slice-{places[event]}" if event in places else "") for event in figure.events]
+        events = [piece for number in numbers for piece in (", ", number)]
+        listed = (" (events ", *events[1:], ")") if events else ()
+        yield (f"evidence: {figure.what} ", Span(value, "strong"), *listed)
     if len(finding.terms) > 1:
         # The terms sum to the gain: they say why it is larger or smaller than the time that the evidence names.
         (name, time), *rest = finding.terms

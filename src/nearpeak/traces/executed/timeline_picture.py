@@ -38,7 +38,7 @@ def picture_of(
     lanes = {key: place for place, key in enumerate(sorted(set(keys)))}
     slices = tuple(
         Slice(lanes[key], int(trace.start_ns[row]) - begin, int(trace.end_ns[row]) - begin,
-              trace.name_of(row), _kind(trace, row))
+              trace.name_of(row), _kind(trace, row), row)
         for key, row, begin in zip(keys, map(int, rows), shift.tolist(), strict=True)
     )  # fmt: skip
     return tuple(key[-1] for key in lanes), slices
