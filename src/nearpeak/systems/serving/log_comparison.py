@@ -25,7 +25,9 @@ def logged_latencies(outcome: Outcome, measured_s: Mapping[str, Floats]) -> tupl
         SpecError: the log has another number of requests than the run.
     """
     found = []
-    for name, column in measured_s.items():
+    for name in ("ttft", "tpot", "latency"):
+        if (column := measured_s.get(name)) is None:
+            continue
         if len(column) != len(outcome.requests):
             raise SpecError(f"log: {len(column)} values of {name} for {len(outcome.requests)} requests")
         measured = column[outcome.requests.output_count > 1] if name == "tpot" else column
