@@ -35,7 +35,7 @@ def choose_service(
             refused[f"{fleet.device_count} × {fleet.target.name}, weights {form}, cache {cache}"] = str(error)
     if not plans:
         reasons = tuple(dict.fromkeys(refused.values()))
-        raise SpecError("plan serve: " + "no choice can serve: " * (len(reasons) > 1) + "; ".join(reasons))
+        raise SpecError(reasons[0] if len(reasons) == 1 else f"plan serve: no choice can serve: {'; '.join(reasons)}")
     plans.sort(key=lambda pair: _order(pair[0]))
     best, target = plans[0]
     plans[0] = replace(best, edits=service_edits(best, shape, target, question)), target

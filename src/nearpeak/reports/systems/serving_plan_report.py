@@ -234,7 +234,7 @@ def _edits(planned: PlannedServing) -> Iterator[Block]:
     """Yield changes of formats and degrees with the step that each has at the same load."""
     if not planned.edits:
         return
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for edit in planned.edits:
         if edit.step_s is None:
             rows.append((edit.words, Cell(value=None, text="–"), Cell(value=None, text="–"), "–", edit.reason))
