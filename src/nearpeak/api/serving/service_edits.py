@@ -1,4 +1,4 @@
-"""What to change of a service: the step of its best layout under other formats and degrees, at the same load."""
+"""Decode step of a service under other formats and degrees, at the same load."""
 
 from collections.abc import Iterator
 from dataclasses import replace
