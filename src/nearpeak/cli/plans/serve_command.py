@@ -15,8 +15,7 @@ from nearpeak.errors import SpecError
 if TYPE_CHECKING:
     from nearpeak.api.serving.service_plan import Fleet
     from nearpeak.api.serving.service_question import ServiceQuestion
-    from nearpeak.core.systems.service import PlannedServing
-    from nearpeak.reports.document import Document
+    from nearpeak.core.systems.service import PlannedServing, ServiceChoice
 
 _ON = typer.Option(
     ..., "--on", help="Devices, e.g. 8xh100_sxm; several counts (2,4,8xh100_sxm) and a repeated --on are compared."
@@ -90,7 +89,6 @@ def serve(
     from nearpeak.api.serving.service_choice import choose_service
     from nearpeak.api.serving.service_plan import weight_scheme
     from nearpeak.core.systems.service_settings import settings_of
-    from nearpeak.reports.systems import serving_plan_report as report
     from nearpeak.systems.serving.latency_metrics import Limits
 
     shared.check_writable(html)
@@ -105,15 +103,7 @@ def serve(
     fleets = _fleets_of(on, price, owned, parallel=parallel, pools=disaggregate, fabric=fabric)
     choice = choose_service(model, fleets, question, weights=[weight_scheme(form) for form in _words(weights)],
                             caches=[cache_of(form) for form in _words(kv_cache)])  # fmt: skip
-    best = choice.plans[0]
-    is_one = len(choice.plans) == 1 and not choice.refused
-    document = report.document_of(best) if is_one else report.choice_document(choice)
-    other = None if against is None else report.difference_of(best, shared.text_of(against), str(against))
-    _write_files(document, best, html, trace_out)
-    if as_json:
-        sys.stdout.write(report.to_json(best if is_one else choice) + "\n")
-    else:
-        shared.print_document(other or document, why=why)
+    _show(choice, against, html, trace_out, as_json=as_json, why=why)
     if asked_per_s:
         _tell_whether(max(choice.plans, key=lambda plan: plan.best.rate_per_s), asked_per_s)
 
@@ -133,14 +123,32 @@ def _tell_whether(best: "PlannedServing", asked_per_s: float) -> None:
         raise typer.Exit(code)
 
 
-def _write_files(document: "Document", best: "PlannedServing", html: Path | None, trace_out: Path | None) -> None:
-    """Write the page and the trace that were asked for."""
+def _show(
+    choice: "ServiceChoice",
+    against: Path | None,
+    html: Path | None,
+    trace_out: Path | None,
+    *,
+    as_json: bool,
+    why: bool,
+) -> None:
+    """Write the page and the trace that were asked for, and print the service, the choice, or what changed."""
+    from nearpeak.reports.systems import serving_plan_report as report
+
+    best = choice.plans[0]
+    is_one = len(choice.plans) == 1 and not choice.refused
+    document = report.document_of(best) if is_one else report.choice_document(choice)
+    other = None if against is None else report.difference_of(best, shared.text_of(against), str(against))
     shared.write_page(html, document)
     if trace_out is not None:
         from nearpeak.systems.timeline_trace import write_timeline
 
         write_timeline(best.spans, trace_out)
         sys.stderr.write(f"wrote {trace_out}\n")
+    if as_json:
+        sys.stdout.write(report.to_json(best if is_one else choice) + "\n")
+    else:
+        shared.print_document(other or document, why=why)
 
 
 def _question_of(trace: Path | None, rate: str, concurrency: int, **others: Any) -> "ServiceQuestion":
