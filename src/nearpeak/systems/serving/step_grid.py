@@ -102,9 +102,14 @@ def tabulate(
     keys = np.unique(np.round([*prefixes] if prefixes else [1.0, *np.geomspace(16, max(context, 128), 24)]))
     knots = (decodes, cache_knots, tokens, prompts, keys.astype(np.float64))
     if prepare is not None:
-        batches: dict[StepBatch, None] = {}
-        _table(lambda batch: batches.setdefault(batch) or 1.0, *knots)
-        prepare(list(batches))
+        batches: list[StepBatch] = []
+
+        def foresee(batch: StepBatch, /) -> float:
+            batches.append(batch)
+            return 1.0
+
+        _table(foresee, *knots)
+        prepare(batches)
     return _table(source, *knots)
 
 
