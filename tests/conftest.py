@@ -1,11 +1,17 @@
 """What holds for every test: the same samples in every run; tests of web and PostgreSQL may be skipped at home only."""
 
 import atexit
+import contextlib
 import functools
 import gc
 import json
 import os
+import shutil
+import sqlite3
 import sys
+import tempfile
+import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -32,10 +38,15 @@ atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
 
 
 def pytest_runtest_setup():
-    """Have tests share captures, once something has imported what captures."""
-    module = sys.modules.get("nearpeak.frontends.source_types")
-    if module is not None and not hasattr(module.capture_isolated, "__wrapped__"):
-        module.capture_isolated = _sharing(module.capture_isolated)
+    """Have tests share captures and empty stores, once something has imported what makes them."""
+    makers = {
+        "nearpeak.frontends.source_types": ("capture_isolated", _sharing),
+        "nearpeak.store.store_check": ("make_at", _copying),
+    }
+    for name, (function, sharing) in makers.items():
+        module = sys.modules.get(name)
+        if module is not None and not hasattr(getattr(module, function), "__wrapped__"):
+            setattr(module, function, sharing(getattr(module, function)))
 
 
 def _sharing(capture):
@@ -55,6 +66,31 @@ def _sharing(capture):
         return kept[key]
 
     return shared
+
+
+def _copying(make_at):
+    """Tables of a store of today are made once for all tests; other files are copies with an identity of their own."""
+    folder = tempfile.TemporaryDirectory(prefix="np-empty-store-")
+    first = Path(folder.name) / "empty.db"
+
+    @functools.wraps(make_at)
+    def copied(path, version="head"):
+        if version != "head":
+            make_at(path, version)
+            return
+        own = {"uid": uuid.uuid4().hex, "made_ns": str(time.time_ns())}
+        try:
+            if not first.exists():
+                make_at(first)
+            shutil.copy(first, path)
+            with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+                rows = [(own[name], name) for name in own]
+                connection.executemany("UPDATE store_info SET value = ? WHERE name = ?", rows)
+        except Exception:  # what is wrong with a place, or with who asks, is said as every user is told
+            path.unlink(missing_ok=True)
+            make_at(path)
+
+    return copied
 
 
 def pytest_addoption(parser):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from benchmarks.accuracy import refusals
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, UnreadTable
 from benchmarks.accuracy.published import PUBLISHED
@@ -37,6 +38,14 @@ looking at the fitted devices, so *sites* holds out scalars, not structure.
 *Plain*: mean absolute error of the scalars alone, without the bounded correction (the switch `--no-correction`).
 """
 
+REFUSED = """
+## Not scored
+
+Rows that no line above counts, and why; superseded software, repeats and what a line itself names come on top.
+
+| table | rows | why |
+|---|---|---|
+"""
 COLUMNS = """
 | family | block | held out | rows | all | above 50 us | plain | roofline | covered | width | by bound | not scored |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -66,9 +75,13 @@ def main() -> None:
     if count:
         print(sums)
         print(f"{count} shapes scored, {refused} in blocks that nothing predicts", file=sys.stderr)
+    every = families("")
+    unscored = "\n".join(refusals.lines(options.corpus, frozenset(file for one in every for file in one.files)))
+    if unscored and not options.family:
+        print(REFUSED + unscored)
     _leave_unread(told, options.corpus, options.only, is_scored=bool(count))
     if options.page:
-        whole = HEAD + PUBLISHED + sums + COLUMNS + "\n".join(lines) + "\n"
+        whole = HEAD + PUBLISHED + sums + COLUMNS + "\n".join(lines) + "\n" + REFUSED + unscored + "\n"
         PAGE.write_text(whole, encoding="utf-8")
 
 

@@ -18,6 +18,8 @@ from nearpeak.targets import TARGETS, target_of
 
 OLD, EAGER, HOT = 0x01, 0x04, 0x40
 """Flags of the corpus: superseded software; host launch included; faster than the roofline, as inputs lay in cache."""
+NO_MEASUREMENT = 0x02 | 0x80
+"""Flags of rows that are no measurement: byte copies of another device, and quarantined ones."""
 SAMPLE = 3000
 """Rows per fit: more do not move the scalars by what matters, where one kind of kernel is fitted."""
 LEAST_ROWS = 400
@@ -94,7 +96,7 @@ class Family:
     allowed: tuple[str, ...]
     """Starts of the names of blocks that scalars may be fitted on; others are held out whole."""
     scored: tuple[str, ...] = ()
-    """Kinds of blocks that are scored and never fitted."""
+    """First words of kinds of blocks that are scored and never fitted."""
     fixed: Callable[[Block], Sequence[str]] = lambda _: ()
     """Scalars that the rows of a block say nothing about."""
     own: Sequence[str] = ()
@@ -143,7 +145,7 @@ class Family:
 
     def is_named(self, block: Block) -> bool:
         """Return whether scalars may be fitted on blocks of this name, if they have enough rows."""
-        return block.kind not in self.scored and any(block.name.startswith(start) for start in self.allowed)
+        return block.kind.split()[0] not in self.scored and any(block.name.startswith(start) for start in self.allowed)
 
     def tells_of_others(self, block: Block) -> bool:
         """Return whether devices without data may be predicted from a block."""
@@ -212,22 +214,23 @@ def best_rows(
     """
     import duckdb
 
-    timed = "coalesce(isfinite(latency_us::double) and latency_us > 0, false)"
+    timed, where = "coalesce(isfinite(latency_us::double) and latency_us > 0, false)", f"({where})"
     query = (
         f"select {', '.join(axes)}, min(latency_us) as best, arg_min(coalesce(flags, 0), latency_us) as flags "
-        f"from read_parquet(?) where {where} and {timed} group by all order by all"
+        f"from read_parquet(?) where {where} and {timed} and {lacks(NO_MEASUREMENT)} group by all order by all"
     )
-    untimed = f"select count(*) from read_parquet(?) where {where} and not {timed}"
+    counts = f"count(*) filter (not {timed}), count(*) filter ({timed} and not ({lacks(NO_MEASUREMENT)}))"
     given = [str(path), *values]
     try:
         found = dict(duckdb.sql(query, params=given).fetchnumpy())
-        count = duckdb.sql(untimed, params=given).fetchall()[0][0]
+        ((count, copied),) = duckdb.sql(f"select {counts} from read_parquet(?) where {where}", params=given).fetchall()
     except duckdb.Error as error:
-        found, count = _unread(path, axes, str(error)), 0
+        found, count, copied = _unread(path, axes, str(error)), 0, 0
     texts = [name for name, column in found.items() if np.ma.getdata(column).dtype.kind not in "biuf"]
     if texts:
         found = _unread(path, axes, f"column {texts[0]} holds text; wanted numbers")
     _tell(path, values, count, "rows without a positive time")
+    _tell(path, values, copied, "copies of another device or quarantined rows")
     whole = np.ones(len(found["best"]), dtype=bool)
     for name, column in found.items():
         least = 1 if name in positive else 0

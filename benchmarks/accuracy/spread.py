@@ -80,6 +80,8 @@ def is_elsewhere(family: Family, block: Block) -> bool:
     """Return whether another source measured a block than the scalars that answer for it, or other operations."""
     if family.is_allowed(block):
         return False
+    if block.kind.split()[0] in family.scored:
+        return True
     starts = [start.split() for start in family.allowed]
     alike = [one for one in starts if one[0] == block.source and (len(one) < 3 or block.kind.startswith(one[2]))]
     if not alike:
@@ -90,16 +92,22 @@ def is_elsewhere(family: Family, block: Block) -> bool:
 
 
 def _other_formats(family: Family, block: Block) -> Iterator[Excess]:
-    """Yield how far rows are from scalars of each other format of their device that would serve without its own."""
+    """Yield how far rows are from scalars of each other format of their device that would serve without its own.
+
+    They stand under the name of the own format, which else would answer from the file that ships.
+    """
     model = family.model
     groups = model.groups(block.op, block.dtypes)
     stored = groups_of(COEFFICIENTS / model.name / f"{block.device}.toml")
+    names = [coefficient.name for coefficient in model.coefficients]
     for group in groups:
         name = f"{model.name}.{group}"
         if model.is_by_format and is_other_format(groups[0], group) and name in stored:
             with TemporaryDirectory() as folder:
-                alone = Path(folder) / f"{block.device}.toml"
-                alone.write_text(group_text(name, stored[name]), encoding="utf-8")
+                alone, known = Path(folder) / f"{block.device}.toml", stored[name]["scalars"]
+                values = map(float, model.reformatted(group, [known[one] for one in names]))
+                entry = {**stored[name], "scalars": dict(zip(names, values, strict=True))}
+                alone.write_text(group_text(f"{model.name}.{groups[0]}", entry), encoding="utf-8")
                 yield _excess(family, block, alone, is_corrected=False)
 
 

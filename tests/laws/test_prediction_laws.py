@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from tests.golden.directed import CASES
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.core.work.case import Case
@@ -16,6 +17,8 @@ from nearpeak.prediction.case_prediction import predict_case, predict_table
 from nearpeak.targets import target_of
 
 DEVICES = ("h100_sxm", "mi300x", "jetson_agx_xavier:15W", "gtx_1080_ti", "b200_sxm")
+PARTS = 4
+"""Into which the cases of each operator are divided: `make test` runs one of each operator, `make bench` all."""
 
 
 def directed_cases(op, changed=None):
@@ -39,19 +42,19 @@ def _changed(base: Case, given, extent):
         yield case
 
 
-def placed(op, extents):
-    """The directed cases of an operator, with one axis at each of `extents`, each on a device."""
+def placed(op, part, extents):
+    """One part of the directed cases of an operator, with one axis at each of `extents`, each on a device."""
     cases = dict.fromkeys(case for extent in extents for case in directed_cases(op, extent))
-    for number, case in enumerate(cases):
+    for number, case in list(enumerate(cases))[part::PARTS]:
         target = target_of(DEVICES[number % len(DEVICES)])
         if target.links or op not in ("collective", "transfer"):
             yield case, target
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("op", sorted(path.stem for path in CASES.glob("*.jsonl")))
-def test_every_case_with_a_rule_is_predicted_also_where_an_extent_is_nil_or_one(op):
-    for case, target in placed(op, (None, 0, 1)):
+@pytest.mark.parametrize(("op", "part"), in_turn(sorted(path.stem for path in CASES.glob("*.jsonl")), range(PARTS)))
+def test_every_case_with_a_rule_is_predicted_also_where_an_extent_is_nil_or_one(op, part):
+    for case, target in placed(op, part, (None, 0, 1)):
         found = predict_case(case, target)
         assert all(map(math.isfinite, (found.low_s, found.time_s, found.high_s))), case
         assert found.bound_s <= found.low_s <= found.time_s <= found.high_s, case
@@ -60,9 +63,9 @@ def test_every_case_with_a_rule_is_predicted_also_where_an_extent_is_nil_or_one(
         assert target.power_w is None or found.power_w <= target.power_w, case
 
 
-@pytest.mark.parametrize("op", sorted(path.stem for path in CASES.glob("*.jsonl")))
-def test_a_table_answers_as_its_cases_do_also_which_part_is_the_largest(op):
-    for case, target in placed(op, (None, 1, 4096)):
+@pytest.mark.parametrize(("op", "part"), in_turn(sorted(path.stem for path in CASES.glob("*.jsonl")), range(PARTS)))
+def test_a_table_answers_as_its_cases_do_also_which_part_is_the_largest(op, part):
+    for case, target in placed(op, part, (None, 1, 4096)):
         if op == "collective" and dict(case.axes)["ranks"] > 8:  # beyond a node, whose network nothing states
             for predicted in (partial(predict_case, case), partial(predict_table, table_of_cases([case]))):
                 with pytest.raises(NotModelledError, match="a node has 8"):

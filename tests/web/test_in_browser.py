@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.sampling import in_turn
 from tests.web.conftest import served
 
 from nearpeak.store import open_store
@@ -42,21 +43,15 @@ UNNAMED = """() => Array.from(document.querySelectorAll("a, button, input, selec
                      one.getAttribute("aria-labelledby"))).map((one) => one.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_pages_fit_and_nothing_complains(watched, address, width):
+@pytest.mark.parametrize(("width", "theme"), in_turn([390, 1440], ["light", "dark"]))
+def test_pages_fit_have_contrast_and_names_and_nothing_complains(watched, address, width, theme):
     watched.page.set_viewport_size({"width": width, "height": 900})
+    watched.page.emulate_media(color_scheme=theme)
     for path in PAGES:
         page = watched.open(address + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than {width}"
         assert all(count > 3 for count in page.evaluate(NOT_BLANK)), f"{path}: a chart is blank"
         assert watched.faults == [], path
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_has_contrast_and_controls_have_names(watched, address, theme):
-    watched.page.emulate_media(color_scheme=theme)
-    for path in PAGES:
-        page = watched.open(address + path)
         assert page.evaluate(CONTRAST) == [], path
         assert page.evaluate(UNNAMED) == [], path
 

@@ -16,6 +16,11 @@ ONE_NODE = f"intra = 1 and n_gpus = per_node and latency_us >= {LEAST_US}"
 FILES = {"aic_collectives": "true", "vidur_collectives": ONE_NODE}
 """Files, with the rows that map cleanly."""
 LEAST_ROWS = 20
+DEEPEP = {"deepep_ll_dispatch": ("int8", 1), "deepep_ll_combine": ("fp16", 2)}
+"""Format and bytes of a number that DeepEP's kernels of low latency send: tokens in fp8 to experts, results in bf16
+back (deepseek-ai/DeepEP, README). The others run on a given number of multiprocessors, which no case states."""
+NODE_RANKS = 8
+"""Ranks of a node; the network of more is not stated."""
 
 
 def _blocks(folder: Path) -> Iterator[Block]:
@@ -24,6 +29,31 @@ def _blocks(folder: Path) -> Iterator[Block]:
         names = ("source", "device", "op", "dtype")
         for name in kinds_of(path, *names, known=lambda *kind: kind[2] in KINDS and kind[3] in FORMATS):
             yield _block(path, name, where)
+    path = folder / "aic_deepep.parquet"
+    for name in kinds_of(
+        path, "source", "device", "op", "n_gpus", known=lambda *kind: kind[2] in DEEPEP and kind[3] == NODE_RANKS
+    ):
+        yield _of_experts(path, name)
+
+
+def _of_experts(path: Path, name: tuple[str, str, str, int]) -> Block:
+    """Return DeepEP's kernels as all-to-alls.
+
+    A token goes to each rank that holds one of its experts, once: with evenly spread experts to ranks * (1 - (1 - 1 /
+    ranks) ** topk) of them.
+    """
+    source, device, op, ranks = name
+    dtype, width = DEEPEP[op]
+    where = f"source = ? and device = ? and op = ? and n_gpus = ? and {lacks(OLD | EAGER)}"
+    found = best_rows(path, ("tokens", "hidden", "topk"), where, name, positive=("tokens", "hidden", "topk"))
+    tokens, hidden, chosen = (found[axis].astype(np.int64) for axis in ("tokens", "hidden", "topk"))
+    sent = tokens * hidden * ranks * (1 - (1 - 1 / ranks) ** chosen)
+    return Block(
+        source=source, device=target_name(device), kind=f"{op} {8 * width} bits", op="collective",
+        dtypes={"dtype": dtype}, attributes={"kind": "all_to_all"}, measured_s=found["best"],
+        axes={"elements": np.ceil(sent / ranks).astype(np.int64) * ranks, "ranks": np.full(len(tokens), ranks)},
+        sites=site_numbers(tokens, hidden, chosen),
+    )  # fmt: skip
 
 
 def _block(path: Path, name: tuple[str, ...], where: str) -> Block:
@@ -53,7 +83,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="collective",
     blocks=_blocks,
-    files=tuple(FILES),
+    files=(*FILES, "aic_deepep"),
     allowed=(  # not all-to-all, whose rows are kept for the interval of kinds without data
         *(
             f"aiconfigurator {device} {kind}"
@@ -62,6 +92,7 @@ FAMILY = Family(
         ),
         "vidur h100_sxm send", "vidur a100_sxm_80gb send",
     ),
+    scored=tuple(DEEPEP),
     fixed=_fixed,
     least_rows_count=LEAST_ROWS,
 )  # fmt: skip

@@ -19,6 +19,7 @@ from benchmarks.accuracy.family import (
     site_numbers,
     target_name,
 )  # fmt: skip
+from nearpeak.core.answers.prediction import SOFTWARE
 from nearpeak.prediction.gemm.product_formats import runs_small_whole
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.prediction.models.gemm import COEFFICIENTS
@@ -78,6 +79,9 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
     where = f"device = ? and dtype = ? and source = ? and {lacks(dropped)}"
     found = best_rows(path, (batch, "m", "n", "k"), where, (device, dtype, source), positive="mnk")
     hot, product = (found["flags"] & HOT) > 0, PRODUCTS[dtype]
+    frameworks = (
+        _frameworks(path, where, (device, dtype, source)) if dtype in SCORED and has_column(path, "software") else set()
+    )
     names = ("m", "n", "k", "batch") if product.op == "gemm" else ("m", "n", "k")
     axes = {name: found[name][~hot].astype(np.int64) for name in names}
     return Block(
@@ -86,8 +90,17 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
         setting=Setting(
             quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED,
             is_sustained=source in SUSTAINED_SOURCES or None,
+            software=frameworks.pop() if len(frameworks) == 1 and frameworks <= {*SOFTWARE} else "",
         ),
     )  # fmt: skip
+
+
+def _frameworks(path: Path, where: str, values: tuple[str, str, str]) -> set[str]:
+    """Return the frameworks that rows are of, without their versions: of a single one, no other kernel could win."""
+    import duckdb
+
+    query = f"select distinct split_part(software, ' ', 1) from read_parquet(?) where {where}"
+    return {row[0] for row in duckdb.sql(query, params=[str(path), *values]).fetchall()}
 
 
 def _fixed(block: Block) -> tuple[str, ...]:

@@ -29,6 +29,9 @@ FORMATS = {
 }  # fmt: skip
 """Formats by the corpus' name of them; products of 4-bit weights and 8-bit tokens have no format here yet."""
 POWER_LAW = "power_law_"
+_EVENED = "_eplb"
+WIDE = "wide"
+"""First word of kinds of layers whose experts lie on many ranks, by kernels of their own: scored, never fitted."""
 _UNPACKS = "dtype = 'w4a16_mxfp4' and starts_with(kernel, 'sglang_fused_moe_triton')"
 """Kernels before which the library turns weights of 4 bits into bf16 once, while loading: kernels read bf16.
 
@@ -41,25 +44,29 @@ _SHARED = ("tp", "ep")
 def _blocks(folder: Path) -> Iterator[Block]:
     yield from _layers(folder / "aic_moe.parquet", _SHARED, "distribution")
     yield from _layers(folder / "aiter_moe.parquet", (), "'uniform'")
+    yield from _layers(folder / "aic_wideep_moe.parquet", _SHARED, "distribution", named=WIDE)
     yield from _products(folder / "infersim_grouped_gemm.parquet")
 
 
-def _layers(path: Path, shared: tuple[str, ...], distribution: str) -> Iterator[Block]:
+def _layers(path: Path, shared: tuple[str, ...], distribution: str, *, named: str = "moe") -> Iterator[Block]:
     """Yield the layers of one file, a block per format, load and kind of expert."""
+    operator = "replace(op, 'wideep_', '')" if named == WIDE else "''"
+    gated_column = "true" if named == WIDE else "gated"
     unpacks = _UNPACKS if path.exists() and has_column(path, "kernel") else "false"
-    names = ("source", "device", "dtype", distribution, "gated", f"({unpacks})")
+    names = ("source", "device", "dtype", distribution, gated_column, f"({unpacks})", operator)
     where = f"{' and '.join(f'{name} = ?' for name in names)} and {lacks(OLD | EAGER)}"
-    for kind in kinds_of(path, *names, known=lambda *one: one[2] in FORMATS):
-        source, device, dtype, load, gated, unpacked = kind
+    for kind in kinds_of(path, *names, known=lambda *one: one[2] in FORMATS and _is_stated(*one[3::3])):
+        source, device, dtype, load, gated, unpacked, way = kind
         found = best_rows(path, (*_LAYER, *shared), where, kind)
         hot = (found["flags"] & HOT) > 0
         if not len(found["best"]):
             continue
-        exponent = float(load.removeprefix(POWER_LAW)) if load.startswith(POWER_LAW) else 0.0
-        name = f"moe {dtype} {load}{'' if gated else ' plain'}{' unpacked' if unpacked else ''}"
+        exponent = float(load.removeprefix(POWER_LAW)) if _is_skewed(load) else 0.0
+        name = f"{named}{way and ' '}{way} {dtype} {load}{'' if gated else ' plain'}{' unpacked' if unpacked else ''}"
         yield Block(
             source=source, device=target_name(device), kind=name, op="grouped_gemm",
-            dtypes={"dtype": FORMATS[dtype]}, axes=_axes(found, ~hot, int(gated), load, exponent),
+            dtypes={"dtype": FORMATS[dtype]},
+            axes=_axes(found, ~hot, int(gated), "balanced" if named == WIDE and load == "uniform" else load, exponent),
             measured_s=found["best"][~hot], hot_count=int(hot.sum()),
             sites=site_numbers(*(found[name][~hot] for name in (*_LAYER, *shared))),
             setting=Setting(
@@ -67,6 +74,16 @@ def _layers(path: Path, shared: tuple[str, ...], distribution: str) -> Iterator[
             ),
             settings=_settings(found, ~hot),
         )  # fmt: skip
+
+
+def _is_stated(load: str, way: str) -> bool:
+    """Return whether the load of the timed rank is stated: kernels of SGLang's two stages state it where it is even."""
+    return way not in ("context_moe", "generation_moe") or not load.startswith(POWER_LAW)
+
+
+def _is_skewed(load: str) -> bool:
+    """Return whether experts have unequal loads; copies of the fullest experts (`eplb`) make those of ranks equal."""
+    return load.startswith(POWER_LAW) and not load.endswith(_EVENED)
 
 
 def _settings(found: dict[str, Any], rows: Any) -> dict[str, Any]:
@@ -89,7 +106,7 @@ def _axes(found: dict[str, Any], rows: Any, gated: int, load: str, exponent: flo
 
 def _spread(load: str, exponent: float) -> Callable[[int, int, int, int], tuple[int, int]]:
     """Return rows and touched experts of the timed rank by tokens, experts per token, experts and ranks."""
-    if load == "balanced":
+    if load == "balanced" or load.endswith(_EVENED):
         return even_load
     if load == "uniform":
         return lambda tokens, top_k, experts, _: (
@@ -122,7 +139,8 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="grouped_gemm",
     blocks=_blocks,
-    files=("aic_moe", "aiter_moe", "infersim_grouped_gemm"),
+    scored=(WIDE,),
+    files=("aic_moe", "aiter_moe", "aic_wideep_moe", "infersim_grouped_gemm"),
     allowed=tuple(f"aiconfigurator {device}" for device in ("a100_sxm_80gb", "h100_sxm", "b200_sxm", "l40s")),
     fixed=_fixed,
     least_rows_count=100,

@@ -22,7 +22,7 @@ from nearpeak.judgement.level_search import HAZARD_RATIO, searched
 from nearpeak.judgement.slope_test import without_slopes
 from nearpeak.judgement.state_flips import StateFlips, shows_in_each_state, state_flips
 
-DETECTOR, VERSION = "levels", 2
+DETECTOR, VERSION = "levels", 3
 """Name and version of the detector, stored with its change points."""
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
@@ -32,6 +32,10 @@ FLOOR_RATIO = 0.005
 """Smaller changes are not reported."""
 REACH = 5
 """Values on each side over which the chance of one change is summed."""
+CROWDED = 1.5
+"""Chances over those values from which they hold two changes, each narrower than they are."""
+SETTLED_RATIO = 0.9
+"""Chance of one such change that its own values hold."""
 MOST_PAIRS = 3
 """Pairs of states that are taken out of one series, one after the other."""
 _NORMAL_99 = 2.5758
@@ -124,13 +128,24 @@ def _taken(table: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
         middle = int(np.argmax(sums))
         if sums[middle] < SUSPECT_RATIO:
             return taken
-        start = max(0, middle - REACH)
-        share = np.cumsum(left[start : middle + REACH + 1])
+        reach = REACH
+        if sums[middle] > CROWDED:
+            middle, reach = _narrowed(left, middle)
+        start = max(0, middle - reach)
+        share = np.cumsum(left[start : middle + reach + 1])
         # The median, the 5 % and the 95 % quantile of the change's place.
         at, low, high = (start + int(np.searchsorted(share, part * share[-1])) for part in (0.5, 0.05, 0.95))
-        taken.append((at, low, high, float(sums[middle])))
-        left[max(0, middle - REACH) : middle + REACH + 1] = 0.0
-        left[max(0, at - REACH) : at + REACH + 1] = 0.0
+        taken.append((at, low, high, float(share[-1])))
+        left[start : middle + reach + 1] = 0.0
+        left[max(0, at - reach) : at + reach + 1] = 0.0
+
+
+def _narrowed(left: NDArray[np.float64], middle: int) -> tuple[int, int]:
+    """Return the likeliest place of one of several changes around `middle`, and the values each side that hold it."""
+    start = max(0, middle - REACH)
+    at = start + int(np.argmax(left[start : middle + REACH + 1]))
+    held = (left[max(0, at - reach) : at + reach + 1].sum() for reach in range(REACH))
+    return at, next((reach for reach, chance in enumerate(held) if chance >= SETTLED_RATIO), REACH)
 
 
 def _point(
@@ -140,7 +155,8 @@ def _point(
     effect, reach = float(table[index, 1]), _NORMAL_99 * math.sqrt(max(0.0, float(table[index, 2])))
     return ChangePoint(
         index=skipped + index, low_index=skipped + low, high_index=skipped + high,
-        tier=CONFIRMED if chance >= CONFIRMED_RATIO else SUSPECT, probability_ratio=min(1.0, chance),
+        tier=CONFIRMED if chance >= CONFIRMED_RATIO and abs(effect) > reach else SUSPECT,
+        probability_ratio=min(1.0, chance),
         time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
         before_count=counts[0], after_count=counts[1],
     )  # fmt: skip

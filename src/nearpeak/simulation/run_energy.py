@@ -9,7 +9,15 @@ from pathlib import Path
 from nearpeak.core.answers.simulation import Run
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.prediction import KERNEL_MODELS
 from nearpeak.prediction.calibration import coefficient_reader
+from nearpeak.prediction.calibration.coefficient_store import calibration_for
+from nearpeak.prediction.engine.engine_coefficients import is_jetson
+from nearpeak.prediction.kernel_model import CaseColumns
+from nearpeak.prediction.power.board_power import at_rest_w, clock_hz, headroom
+from nearpeak.prediction.power.product_energy import BYTE_J, burst_clock, expected_energy
+from nearpeak.prediction.power.voltage import AT_REST_RATIO, FLOOR_RATIO
+from nearpeak.prediction.product_units import unit_of
 from nearpeak.simulation.engine.device_work import Copy, Kernel, Node
 from nearpeak.simulation.machine_units import PS_PER_S
 from nearpeak.simulation.power_governor import Power
@@ -18,6 +26,7 @@ from nearpeak.targets import TARGETS, target_of
 _FOLDER = Path(coefficient_reader.__file__).parents[1] / "coefficients/power"
 _GROUPS = {"fp8": "fp8_tensor", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8_block"}
 """Substitute format for power; bf16 for all others."""
+_VECTOR = "vector.fp32"
 _SHARPNESS = 8.0
 """Power at which a board's limit takes over from what its units would draw, as in predictions."""
 WARMING_CELSIUS_PER_W, LEAKAGE_RATIO_PER_CELSIUS = 0.075, 0.004
@@ -29,7 +38,8 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
     """Return the power model of a device; none where no document states its limit.
 
     What its units draw was measured of one device, as shares of the limit; energy per operation and per byte of an
-    edited or partitioned device are those of the whole one.
+    edited or partitioned device are those of the whole one. What a governor weighs is the energy of products and bytes
+    that predictions of sustained work rest on, where it is known.
 
     Args:
         dtype: format of products, whose energy differs.
@@ -58,7 +68,7 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
     )
     byte_j = shares["memory_ratio"] * stock_w / stock.dram.bandwidth_bytes_per_s
     rest_w = min(stock_w, target.power_w) if ":" in target.name else stock_w  # power modes rest lower
-    return Power(
+    power = Power(
         idle_w=shares["idle_ratio"] * rest_w, busy_w=shares["busy_ratio"] * stock_w,
         limit_w=target.power_w, governs=governs,
         pipe_w={name: shares[f"{key}_ratio"] * stock_w / stock.sm_count
@@ -66,6 +76,42 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
         byte_j={"dram": byte_j},
         warming_celsius_per_w=WARMING_CELSIUS_PER_W * 700.0 / stock_w,
         leakage_ratio_per_celsius=LEAKAGE_RATIO_PER_CELSIUS,
+    )  # fmt: skip
+    return _with_known_energy(power, target, stock, dtype) if governs else power
+
+
+def _with_known_energy(power: Power, target: Target, stock: Target, dtype: str) -> Power:
+    """Return the power with what predictions of sustained work take a product and a byte to cost, where that is known.
+
+    Shares of the limit say what a board draws, not what its products would draw beyond that: by them the limit hardly
+    holds a clock. The rates of kernels are those of bursts, whose clock is the highest of the run.
+
+    Source: `product_energy`, which names where each energy is from.
+    """
+    dtypes = {"dtype": dtype}
+    try:
+        unit = unit_of(target, dtypes)
+        used = calibration_for(
+            target, KERNEL_MODELS["gemm"], CaseColumns(op="gemm", phase="forward", dtypes=dtypes, axes={})
+        )
+    except NotModelledError:
+        return power
+    energy = expected_energy(target, unit, dtype)
+    if energy is None or is_jetson(target):
+        return power
+    reached = next(one.value for one in used.coefficients if one.name == "tensor_ratio")
+    documented = min(clock_hz(target, unit) / target.clock_hz, 1.0)
+    clock = burst_clock(reached * documented, headroom(stock, unit) * documented, energy)
+    straight = AT_REST_RATIO + (1 - AT_REST_RATIO) * clock
+    volt = max(straight, FLOOR_RATIO)
+    unit_w = {"tensor": energy * target.peaks[unit].flop_per_s * reached}
+    vector_j = expected_energy(target, _VECTOR, "fp32")
+    if vector_j is not None and _VECTOR in target.peaks:
+        unit_w["vector"] = vector_j * target.peaks[_VECTOR].flop_per_s
+    return replace(
+        power, idle_w=at_rest_w(target if ":" in target.name else stock), busy_w=0.0, byte_j={"dram": BYTE_J},
+        pipe_w=dict(power.pipe_w) | {name: watt * volt**2 / target.sm_count for name, watt in unit_w.items()},
+        voltage_floor_ratio=AT_REST_RATIO / straight, least_voltage_ratio=FLOOR_RATIO / volt,
     )  # fmt: skip
 
 

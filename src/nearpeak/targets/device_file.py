@@ -84,7 +84,7 @@ def _check_entries(where: str, raw: Mapping[str, Any]) -> None:
             raise SpecError(f"{where}: entry {key!r} is missing")
     for key, value in raw.items():
         if key not in TOP:
-            raise SpecError(f"{where}: entry {key!r} is not known; known are {', '.join(TOP)}")
+            raise SpecError(f"{where}: entry {key!r} is not known; known are base, {', '.join(TOP)}")
         if type(value) is not TOP[key]:
             raise SpecError(f"{where}: {key} is {value!r}; it must be a {TOP[key].__name__}")
         if value in ("", {}) and key in REQUIRED and key != "l2":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from tests.sampling import in_turn, sampled
 from tests.unit.bounds.evaluate import captured, evaluated
 
 import nearpeak
@@ -71,8 +72,7 @@ def written_out(mask, drop=0.0):
     return run
 
 
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("drop", [0.0, 0.1])
+@pytest.mark.parametrize(("mask", "drop"), in_turn(MASKS, [0.0, 0.1]))
 def test_causal_attention_written_out_takes_the_products_of_live_pairs(mask, drop):
     qkv = [torch.rand(2, 3, S, D) for _ in range(3)]
     pairs = 2 * 3 * CAUSAL * D
@@ -171,7 +171,7 @@ def test_a_dropout_of_everything_leaves_nothing_to_form():
     assert least(lambda a, b: F.dropout(a @ b, 1.0, training=True) + a, A, B)[0] == 0
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30), 10))
 def test_counts_of_meeting_sets_are_those_of_every_choice(seed):
     draw = np.random.default_rng(seed)
     sizes = {label: int(draw.integers(1, 6)) for label in range(4)}
@@ -228,7 +228,7 @@ class Net(torch.nn.Module):
         self.forward = function
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60), 20))
 def test_what_counts_as_zero_is_and_what_counts_as_unneeded_changes_nothing(seed):
     torch.manual_seed(seed)
     inputs = [torch.randn(S, S, dtype=torch.float64) for _ in range(3)]
@@ -257,9 +257,9 @@ def test_what_counts_as_zero_is_and_what_counts_as_unneeded_changes_nothing(seed
 
 def test_random_steps_hold_masks_that_matter():
     spared = 0
-    for seed in range(60):
+    for seed in range(15):
         torch.manual_seed(seed)
         found, written = least(random_step(seed), *[torch.randn(S, S) for _ in range(3)])
         assert found <= written
         spared += found < written
-    assert spared > 20
+    assert spared > 5

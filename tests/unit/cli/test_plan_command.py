@@ -81,10 +81,10 @@ def test_the_terminal_says_step_fit_and_largest_loss_first(tmp_path):
     assert {event["pid"] for event in events} == {"device 0", "device 1"}
 
 
-def test_two_plans_are_compared_part_by_part(tmp_path):
+def test_two_plans_are_compared_part_by_part(given, tmp_path):
     before = tmp_path / "a.json"
-    before.write_text(json.dumps(answer_of("--parallel", "tp=1,zero=1")), "utf-8")
-    words = ("--parallel", "tp=4,zero=1", "--against", str(before), "--text")
+    before.write_text(json.dumps(given), "utf-8")
+    words = ("--parallel", "tp=2,zero=1", "--against", str(before), "--text")
     done = CliRunner().invoke(application(), [*PLAN, *words])
     assert done.exit_code == 0, done.output
     assert "before" in done.stdout

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from nearpeak.api.serving import service_question
 from nearpeak.base.compilation import Kernel
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError, SpecError
@@ -17,8 +18,10 @@ SERVE = ("plan", "serve", "llama-3.2-1b", "--on", "2xh100_sxm", "--input", "256"
 
 
 @pytest.fixture(autouse=True)
-def _plain(monkeypatch):
-    """The few requests of each run need no compiler, though those of all runs together would."""
+def _small(monkeypatch):
+    """Runs of a tenth of the requests of users; so few need no compiler, though those of all runs together would."""
+    monkeypatch.setattr(service_question, "REQUEST_COUNTS", (60, 2_000))
+    monkeypatch.setattr(service_question, "LOAD_S", 4.0)
     monkeypatch.setattr(Kernel, "is_plain_for", lambda _kernel, _count: True)
 
 
@@ -277,7 +280,8 @@ def test_splits_of_pools_are_compared():
     assert splits == {(1, 2), (2, 1)}
 
 
-def test_replicas_follow_the_load_and_idle_ones_cost_nothing():
+def test_replicas_follow_the_load_and_idle_ones_cost_nothing(monkeypatch):
+    monkeypatch.setattr(service_question, "REQUEST_COUNTS", (300, 2_000))  # the first second weighs less
     words = ("--rate", "4/s", "--parallel", "tp=1", "--price", "2", "--settings", f"{SMALL},scale=1:64:1s")
     few = answer_of(*words)["best"]
     assert few["mean_device_count"] == pytest.approx(1, rel=0.01)

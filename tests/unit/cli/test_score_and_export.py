@@ -1,18 +1,35 @@
 """`nearpeak score` and `nearpeak export` from the command line."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from nearpeak.cli import main
+
 FOLDER = Path(__file__).parents[2] / "fixtures" / "definitions"
 FILE, LINES = str(FOLDER / "scaled_rows.json"), str(FOLDER / "scaled_rows.jsonl")
 
 
-def nearpeak(*words):
-    return subprocess.run([sys.executable, "-m", "nearpeak", *words], capture_output=True, text=True, check=False)
+class Done:
+    """What a command printed, and its exit code."""
+
+    def __init__(self, code, printed):
+        self.returncode, self.stdout, self.stderr = code, printed.out, printed.err
+
+
+@pytest.fixture
+def nearpeak(capsys, monkeypatch):
+    """Run a command in this process."""
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["nearpeak", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Done(stop.value.code, capsys.readouterr())
+
+    return call
 
 
 def trace(solution, time_ms, uuid="large", status="PASSED"):
@@ -24,7 +41,7 @@ def trace(solution, time_ms, uuid="large", status="PASSED"):
     return json.dumps({**line, "definition": "scaled_rows", "solution": solution, "evaluation": evaluation}) + "\n"
 
 
-def test_every_workload_gets_its_bound_on_every_target():
+def test_every_workload_gets_its_bound_on_every_target(nearpeak):
     found = nearpeak("score", FILE, "-w", LINES, "-t", "h100_sxm", "-t", "b200_sxm")
     rows = [json.loads(text) for text in found.stdout.splitlines()]
     assert [(row["workload"], row["target"]) for row in rows] == [
@@ -32,7 +49,7 @@ def test_every_workload_gets_its_bound_on_every_target():
     assert all(row["bound_s"] > 0 and row["policy"]["dtype"] == "strict" for row in rows)
 
 
-def test_traces_are_scored_where_a_score_means_something(tmp_path):
+def test_traces_are_scored_where_a_score_means_something(nearpeak, tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text(
         trace("base", 0.5) + trace("good", 0.1) + trace("magic", 1e-6) + trace("broken", 0, status="TIMEOUT")
@@ -57,14 +74,14 @@ def test_traces_are_scored_where_a_score_means_something(tmp_path):
      (("capture", FILE, "--axis", "m=many"), "is not NAME=EXTENT"),
      (("capture", "resnet-50", "--axis", "m=8"), "axes can be given for kernel definitions")],
 )  # fmt: skip
-def test_bad_input_is_one_line_that_names_it(words, message):
+def test_bad_input_is_one_line_that_names_it(nearpeak, words, message):
     found = nearpeak(*words)
     assert found.returncode == 2
     assert message in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 
-def test_exported_cases_are_read_back_and_what_cannot_be_stated_is_named(tmp_path):
+def test_exported_cases_are_read_back_and_what_cannot_be_stated_is_named(nearpeak, tmp_path):
     saved = tmp_path / "w.json"
     assert nearpeak("capture", FILE, "--axis", "m=8", "--out", str(saved)).returncode == 0
     folder = tmp_path / "kernels"

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from tests.sampling import in_turn
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -132,8 +133,7 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("lower", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+@pytest.mark.parametrize(("name", "lower"), in_turn(CALLS, [torch.bfloat16, torch.float16]), ids=str)
 def test_a_call_makes_the_casts_of_the_cuda_build(name, lower):
     function, shapes = CALLS[name]
     for first in (torch.float32, lower):

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.sampling import sampled
 
 torch = pytest.importorskip("torch")
 
@@ -37,7 +38,7 @@ def test_a_captured_training_step_makes_the_calls_of_a_real_one_each_with_its_pl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", REST, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", sampled(REST, 10), ids=lambda model: model.name)
 def test_more_small_models_are_captured_as_they_run(model):
     same(model)
 

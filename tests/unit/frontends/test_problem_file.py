@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 torch = pytest.importorskip("torch")
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
@@ -33,7 +34,7 @@ def named(stem):
     return next(path for path in PROBLEMS if path.stem == stem)
 
 
-@pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sampled(PROBLEMS, 14), ids=lambda path: path.stem)
 def test_every_problem_is_captured_without_memory(path):
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         workload = capture_problem(path)

@@ -125,3 +125,23 @@ def test_any_numbers_at_all_give_a_typed_result(values):
     found = changes(values)
     assert found.outcome in {"searched", "too-short", "not-finite", "not-positive"}
     assert all(0 < one.index < len(values) for one in found.points)
+
+
+@pytest.mark.parametrize("ratio", [1.1, 1.3, 3.0, 30.0])
+@pytest.mark.parametrize("length", [8, 10])
+def test_a_slowdown_that_is_soon_taken_back_is_two_changes_at_their_places(length, ratio):
+    values = np.exp(0.01 * np.random.default_rng(1).standard_normal(120))
+    values[50 : 50 + length] *= ratio
+    found = changes(values).points
+    assert [point.tier for point in found] == ["confirmed"] * 2
+    assert [abs(point.index - place) <= 1 for point, place in zip(found, (50, 50 + length), strict=True)] == [True] * 2
+    assert [point.time_ratio for point in found] == pytest.approx([ratio, 1 / ratio], rel=0.05)
+
+
+def test_no_confirmed_change_may_be_none():
+    generator = np.random.default_rng(3)
+    for _ in range(12):
+        values = np.exp(0.01 * generator.standard_normal(80))
+        values[30 : 30 + generator.integers(3, 12)] *= 1 + generator.random()
+        for point in changes(values).points:
+            assert point.tier == "suspect" or not point.low_ratio < 1 < point.high_ratio

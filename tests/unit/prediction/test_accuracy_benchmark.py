@@ -7,7 +7,7 @@ from benchmarks.accuracy.__main__ import main
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds, site_numbers
 from benchmarks.accuracy.refine import interval
-from benchmarks.accuracy.scores import rows_of, score, summary
+from benchmarks.accuracy.scores import held_out, rows_of, score, summary
 
 from nearpeak.targets import target_of
 
@@ -207,3 +207,63 @@ def test_intervals_leave_out_what_a_source_shows_only_where_it_was_late():
     block = dataclasses.replace(block, measured_s=np.where(count == 4096, 20e-6, times))
     assert interval(family, [(block, values)])["launch"][1] > 2
     assert interval(family, [(dataclasses.replace(block, least_s=8e-6), values)])["launch"][1] == pytest.approx(1)
+
+
+def test_copies_and_quarantined_rows_are_no_measurements(tmp_path, capsys):
+    wrong = [("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, 2.0, flags) for flags in (0x02, 0x80)]
+    block = next(one for one in blocks(corpus(tmp_path, (*ROWS, *wrong))) if one.device == "h100_sxm")
+    assert block.measured_s == pytest.approx([13e-6, 1500e-6])
+    assert "2 copies of another device or quarantined rows set aside" in capsys.readouterr().err
+
+
+def test_a_format_without_coefficients_is_another_operation_of_the_one_framework_that_ran(tmp_path):
+    shapes = [(256, 256 * (n + 1), 4096, 20.0 + n) for n in range(400)]
+    for software in ("trtllm 1.2", "acme 1.0"):
+        rows = ", ".join(f"({m}, {n}, {k}, {time})" for m, n, k, time in shapes)
+        fixed = (
+            f"'aiconfigurator' as source, 'nvidia_b200_sxm' as device, 'fp8_static' as dtype, '{software}' as software"
+        )
+        duckdb.sql(
+            f"copy (select {fixed}, 0 as flags, * from (values {rows}) t(m, n, k, latency_us)) "
+            f"to '{tmp_path / 'aic_gemm.parquet'}' (format parquet)"
+        )
+        (block,) = blocks(tmp_path)
+        (family,) = families("gemm")
+        assert held_out(family, block).protocol == "source"
+        assert block.setting.software == ("trtllm" if software.startswith("trtllm") else "")
+
+
+def test_rows_that_no_line_counts_stand_with_their_reason(tmp_path, capsys, monkeypatch):
+    corpus(tmp_path, [("rtx_4090", "bfloat16", 16, 64, 64, 9.0, 0)])
+    rows = "(8, 0), (16, 0), (8, 20)"
+    duckdb.sql(
+        f"copy (select 'a' as source, 'nvidia_h100_sxm' as device, 'deepep_ll_combine' as op, 256 as tokens, "
+        f"4096 as hidden, 8 as topk, 90.0 as latency_us, 0 as flags, * from (values {rows}) t(n_gpus, sms)) "
+        f"to '{tmp_path / 'aic_deepep.parquet'}' (format parquet)"
+    )
+    duckdb.sql(f"copy (select 1 as m) to '{tmp_path / 'strange.parquet'}' (format parquet)")
+    monkeypatch.setattr("sys.argv", ["accuracy", str(tmp_path)])
+    main()
+    told = capsys.readouterr().out
+    assert "| strange | 1 of 1 | no family reads a table of this name |" in told
+    assert "| aic_deepep | 1 of 3 | more ranks than a node has" in told
+    assert "| aic_deepep | 1 of 3 | kernels on a given number of multiprocessors" in told
+
+
+def test_layers_of_other_projects_read_as_products(tmp_path):
+    fixed = "'tracelens' as source, 'nvidia_h100_sxm' as device, 0 as flags, 20.0 as latency_us"
+    rows = (
+        ("aten::addmm", "((96,), (64, 32), (32, 96), (), ())"), ("aten::bmm", "((8, 64, 32), (8, 32, 96))"),
+        ("aten::addmm", "((64, 96), (64, 32), (32, 96), (), ())"),
+    )  # fmt: skip
+    values = ", ".join(f"('{op}', '{dims}')" for op, dims in rows)
+    dtype = "'(c10::BFloat16, c10::BFloat16)' as dtype"
+    duckdb.sql(
+        f"copy (select {fixed}, {dtype}, * from (values {values}) t(op, in_dims)) "
+        f"to '{tmp_path / 'tracelens_ops.parquet'}' (format parquet)"
+    )
+    found = {block.kind: block.axes for block in families("layer_products")[0].blocks(tmp_path)}
+    for kind, batch in (("addmm", 1), ("bmm", 8)):
+        assert {name: column.tolist() for name, column in found[kind].items()} == {
+            "batch": [batch], "m": [64], "n": [96], "k": [32]
+        }  # fmt: skip

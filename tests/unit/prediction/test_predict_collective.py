@@ -135,3 +135,28 @@ def test_copies_take_the_rate_of_the_host_link_and_others_that_of_the_links_betw
 def test_a_link_that_no_document_states_is_refused_in_one_line():
     with pytest.raises(NotModelledError, match="no link to"):
         nearpeak.predict(nearpeak.case("collective", elements=1024, dtype="bf16"), "jetson_nano")
+
+
+def test_boards_that_share_bridges_slow_kernels_over_peer_memory_as_they_slow_rings():
+    def time_s(ranks, **more):
+        case = nearpeak.case("collective", elements=2**28, ranks=ranks, **more)
+        return nearpeak.predict(case, "l40s").time_s
+
+    ratios = [
+        time_s(ranks, kind="all_gather", dtype="bf16") / time_s(ranks, kind="all_reduce", dtype="bf16")
+        for ranks in (4, 8)
+    ]
+    assert ratios[1] == pytest.approx(ratios[0], rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("device", "stated"), [("l40s", {2: 20.0, 4: 5.2, 8: 1.4}), ("rtx_pro_6000", {2: 38.6, 4: 26.4, 8: 24.7})]
+)
+def test_all_reduces_over_slots_are_near_published_rates(device, stated):
+    """Bus bandwidths of 512 MiB by NCCL (gpu_facts.md, collectives), in GB/s."""
+    for ranks, rate in stated.items():
+        case = nearpeak.case("collective", kind="all_reduce", elements=2**28, ranks=ranks, dtype="fp16")
+        found = nearpeak.predict(case, device)
+        stated_s = 2**29 * 2 * (ranks - 1) / ranks / (rate * 1e9)
+        assert found.low_s < stated_s < found.high_s
+        assert found.time_s == pytest.approx(stated_s, rel=0.25)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
@@ -24,8 +25,9 @@ def _golden_cases(op):
     return [nearpeak.case(name, phase, **json.loads(arguments)) for name, phase, arguments in sorted(rows)]
 
 
-@pytest.mark.parametrize("op", [name for name in OPS if OPS[name].family in FAMILIES])
-@pytest.mark.parametrize("device", ["h100_sxm", "rx_6800_xt"])
+@pytest.mark.parametrize(
+    ("op", "device"), in_turn([name for name in OPS if OPS[name].family in FAMILIES], ["h100_sxm", "rx_6800_xt"])
+)
 def test_every_operator_that_moves_data_has_a_time_whose_parts_add_up(op, device):
     for case in _golden_cases(op):
         try:

@@ -4,6 +4,7 @@ import random
 from itertools import combinations, product
 
 import pytest
+from tests.sampling import sampled
 
 from nearpeak.base.covering_arrays import combinations_of, covering
 from nearpeak.errors import SpecError
@@ -62,7 +63,7 @@ def weight_of(keys, covers, weights):
     return sum(weights[part] for part in {part for key in keys for part in covers[key]})
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20), 7))
 def test_a_plan_reaches_its_goal_within_the_stated_factor_of_the_least_cost(seed):
     covers, weights, costs = random_instance(seed)
     weights = dict.fromkeys(weights, 1.0)  # the factor holds where every part counts alike
@@ -78,7 +79,7 @@ def test_a_plan_reaches_its_goal_within_the_stated_factor_of_the_least_cost(seed
         assert weight_of(set(keys) - {key}, covers, weights) < full, f"{key} is not needed"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20), 7))
 def test_a_plan_is_never_worse_than_random_choice_at_the_same_cost(seed):
     covers, weights, costs = random_instance(seed)
     picks = greedy_cover(covers, weights, costs, 0.8)

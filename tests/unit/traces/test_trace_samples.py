@@ -1,5 +1,6 @@
 """The golden figures of the public sample files, exact to the nanosecond or unit."""
 
+import functools
 import json
 import math
 
@@ -88,6 +89,12 @@ def sample(stem):
     return next(path for path in sorted((SAMPLES / folder).iterdir()) if path.name.startswith(name))
 
 
+@functools.cache
+def trace_of(stem):
+    """A sample as it is read, once for all tests: nobody changes it."""
+    return read_trace(sample(stem))
+
+
 def only(found):
     assert len(found) == 1
     return found[0]
@@ -95,7 +102,7 @@ def only(found):
 
 @pytest.mark.parametrize("row", KINETO, ids=lambda row: f"{row[0]} {row[1].name}")
 def test_files_of_the_pytorch_profiler(row):
-    trace = read_trace(sample(row[0]))
+    trace = trace_of(row[0])
     one = only(timelines(trace, events=row[1]))
     assert trace.header.record_count == row[2]
     assert (one.kernel_count, one.comm_count, one.memcpy_count, one.memset_count) == row[3:7]
@@ -106,21 +113,21 @@ def test_files_of_the_pytorch_profiler(row):
 
 @pytest.mark.parametrize("row", IDLE, ids=lambda row: row[0])
 def test_idle_time_is_split_between_host_and_queue(row):
-    one = only(timelines(read_trace(sample(row[0])), events=row[1]))
+    one = only(timelines(trace_of(row[0]), events=row[1]))
     host_ns = sum(one.idle_by_cause_ns.get(cause, 0) for cause in HOST_CAUSES)
     assert (one.gap_count, host_ns, one.idle_by_cause_ns.get(Idle.QUEUE, 0)) == row[2:5]
     assert row[5] is None or one.queue_delay_ns / 1e3 == pytest.approx(row[5], rel=0.005)
 
 
 def test_overlaps_copies_and_synchronisations():
-    alexnet = read_trace(sample("kineto/critical_path_alexnet"))
+    alexnet = trace_of("kineto/critical_path_alexnet")
     one = only(timelines(alexnet))
     copies = alexnet.rows(EventKind.MEMCPY)
     assert (one.kernel_sum_ns, one.compute_ns, one.memcpy_bytes) == (10_692_000, 10_630_000, 244_403_360)
     assert (alexnet.values("copy_kind", copies) == CopyKind.H2D).all()
     assert (alexnet.values("source_memory", copies) == Memory.PAGEABLE).all()
-    assert only(timelines(read_trace(sample("kineto/nccl_parser")))).comm_sum_ns == 46_876_493
-    waits = read_trace(sample("kineto/critical_path_cuda_event"))
+    assert only(timelines(trace_of("kineto/nccl_parser"))).comm_sum_ns == 46_876_493
+    waits = trace_of("kineto/critical_path_cuda_event")
     rows = waits.rows(EventKind.SYNC)
     kinds = [SyncKind(one) for one in waits.values("sync", rows)]
     assert (kinds.count(SyncKind.EVENT), kinds.count(SyncKind.STREAM_WAIT), kinds.count(SyncKind.CONTEXT)) == (3, 1, 1)
@@ -130,19 +137,19 @@ def test_overlaps_copies_and_synchronisations():
 
 def test_casts_graphs_and_other_communication():
     for stem in ("tracelens/h100_Qwen", "tracelens/mi300_Qwen"):
-        trace = read_trace(sample(stem))
+        trace = trace_of(stem)
         casts = [trace.event(row) for row in np.flatnonzero(trace.where("aten::_to_copy".__eq__))]
         codes = [one.concrete[1] for one in casts]
         assert (len(casts), codes.count("15"), codes.count("6")) == (101, 51, 50)
-    vllm = only(timelines(read_trace(sample("tracelens/inference_vllm"))))
+    vllm = only(timelines(trace_of("tracelens/inference_vllm")))
     assert (vllm.graph_launch_count, vllm.graph_kernel_count) == (1, 421)
-    b200 = read_trace(sample("tracelens/b200"))
+    b200 = trace_of("tracelens/b200")
     wider = only(timelines(b200, communication=Communication.ANY))
     assert wider.comm_sum_ns - only(timelines(b200)).comm_sum_ns == pytest.approx(2_120_000, rel=0.01)
 
 
 def test_nsight_systems_with_two_processes():
-    trace = read_trace(sample("nsys/h100_2gpu"))
+    trace = trace_of("nsys/h100_2gpu")
     assert trace.header.version == "3.25.0"
     kernels = trace.rows(EventKind.KERNEL)
     assert sorted(set(trace.process[kernels].tolist())) == [111, 112]
@@ -170,7 +177,7 @@ def test_nsight_systems_with_two_processes():
 
 
 def test_nsight_systems_with_its_device():
-    trace = read_trace(sample("nsys/nsightful"))
+    trace = trace_of("nsys/nsightful")
     device = trace.header.devices[0]
     assert (trace.header.version, device.name, device.sm_count) == ("3.20.2", "Tesla T4", 40)
     assert (device.clock_hz, device.bandwidth_bytes_per_s, device.l2_bytes) == (
@@ -212,7 +219,7 @@ def test_metrics_and_rules_of_nsight_compute():
 
 
 def test_tables_and_json_of_rocm():
-    trace = read_trace(sample("rocprofv3/908"))
+    trace = trace_of("rocprofv3/908")
     one = only(timelines(trace))
     assert (len(trace), int(trace.duration_ns.sum()), one.busy_ns, one.span_ns) == (
         43_915,
@@ -222,10 +229,10 @@ def test_tables_and_json_of_rocm():
     )
     assert (len(np.unique(trace.values("kernel_id"))), len(one.stream_busy_ns)) == (80, 567)
     assert (trace.header.devices[0].sm_count, trace.header.devices[0].compute_capability) == (256, "gfx950")
-    stats = read_trace(sample("rocprofv3/hip_api_stats"))
+    stats = trace_of("rocprofv3/hip_api_stats")
     assert (len(stats), int(stats.values("total_ns").sum()), int(stats.values("calls").sum())) == (17, 308_269_675, 155)
     assert stats.values("Percentage").sum() == pytest.approx(99.996, abs=5e-4)
-    counters = read_trace(sample("rocprofv3/counter"))
+    counters = trace_of("rocprofv3/counter")
     assert (len(counters), counters.values("value").sum(), counters.name_of(0)) == (7, 114_688, "SQ_WAVES")
     for stem, count, total in (
         ("rocprofv3/hip_runtime", 8, 972_177_644),
@@ -234,20 +241,20 @@ def test_tables_and_json_of_rocm():
         ("rocprofv3_new/rccl", 21, 430_140_109),
         ("rocprofv3_new/rocpd", 13, 173_915_064),
     ):
-        found = read_trace(sample(stem))
+        found = trace_of(stem)
         assert (len(found), int(found.duration_ns.sum())) == (count, total), stem
-    kernels = read_trace(sample("rocprofv3_new/kernel"))
+    kernels = trace_of("rocprofv3_new/kernel")
     assert only(timelines(kernels)).span_ns == 144_400
     assert kernels.event(0).grid == (16, 1_024, 1)
-    copies = read_trace(sample("rocprofv3_new/memory"))
+    copies = trace_of("rocprofv3_new/memory")
     assert (copies.values("bytes") == MISSING).all()
     assert "4 of 4 copies state no bytes" in copies.header.lacks
 
 
 def test_tensorrt_and_onnxruntime():
     profile, graph = (
-        read_trace(sample("trtexec/resnet18_fp16.profile")),
-        read_trace(sample("trtexec/resnet18_fp16.graph")),
+        trace_of("trtexec/resnet18_fp16.profile"),
+        trace_of("trtexec/resnet18_fp16.graph"),
     )
     assert (profile.header.metadata["count"], len(profile)) == (21_071, 26)
     sums = [math.fsum(profile.values(name)) for name in ("averageMs", "medianMs", "timeMs", "percentage")]
@@ -259,7 +266,7 @@ def test_tensorrt_and_onnxruntime():
     assert (kinds.count("CaskConvolution"), kinds.count("CaskPooling")) == (20, 2)
     slowest = int(np.nanargmax(profile.values("averageMs")))
     assert (profile.name_of(slowest), profile.values("averageMs")[slowest]) == ("/conv1/Conv + /relu/Relu", 0.0288488)
-    trace = read_trace(sample("onnxruntime/tiny"))
+    trace = trace_of("onnxruntime/tiny")
     runs = np.flatnonzero(trace.where("model_run".__eq__))
     assert (trace.header.record_count, int(trace.duration_ns[trace.rows(EventKind.HOST_OP)].sum())) == (23, 876_000)
     assert trace.duration_ns[runs].tolist() == [645_000, 209_000, 128_000]
@@ -270,19 +277,19 @@ def test_mlperf_logs_and_power():
         ("mlperf/AMD", 52, 1_695.611, 72.514, 8, 0.9220665),
         ("mlperf/Dell", 72, 220.035, 178.768, 55_296, 0.8029667),
     ):
-        header = read_trace(sample(stem)).header
+        header = trace_of(stem).header
         found = header.metadata
         assert (header.record_count, found["run_s"], found["init_s"]) == (lines, run_s, init_s)
         assert (found["global_batch_size"], found["status"]) == (batch, "success")
         assert found["eval_accuracy"] == pytest.approx(last, abs=5e-8)
-    summary = read_trace(sample("mlperf_power/xavier_nx_resnet50_ss_summary")).header.metadata
+    summary = trace_of("mlperf_power/xavier_nx_resnet50_ss_summary").header.metadata
     assert (summary["Result is"], summary["Scenario"], summary["90th percentile latency (ns)"]) == (
         "VALID",
         "SingleStream",
         3_070_554,
     )
     assert (summary["Mean latency (ns)"], summary["QPS w/o loadgen overhead"]) == (3_065_097, "326.25")
-    power = read_trace(sample("mlperf_power/xavier_nx_resnet50_ss_spl"))
+    power = trace_of("mlperf_power/xavier_nx_resnet50_ss_spl")
     rows = np.flatnonzero(power.where("power".__eq__))
     watts, times_s = power.values("value", rows), power.start_ns[rows] / 1e9
     assert (len(rows), power.start_ns[rows[-1]] - power.start_ns[rows[0]]) == (638, 637_022_000_000)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.core.runs.validation import FAILURES
@@ -34,8 +35,7 @@ def failed(case, call, seed=1):
     return validate(case, call, seed=seed).failed
 
 
-@pytest.mark.parametrize("case", [GEMM, SOFTMAX, LAYER_NORM], ids=lambda case: case.op)
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp64"])
+@pytest.mark.parametrize(("case", "dtype"), in_turn([GEMM, SOFTMAX, LAYER_NORM], ["fp32", "bf16", "fp64"]))
 def test_pytorch_passes_every_check(case, dtype):
     case = nearpeak.case(case.op, **{**dict(case.axes), "dtype": dtype})
     found = validate(case, right(case), seed=3)

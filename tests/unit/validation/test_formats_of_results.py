@@ -1,6 +1,7 @@
 """Results have the format that the case states, not that of the operands, and are rounded to it once."""
 
 import pytest
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.ops import OPS
@@ -20,9 +21,9 @@ AXES = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "out_dtype"), [("bf16", "fp32"), ("fp32", "bf16"), ("bf16", "fp16")])
-@pytest.mark.parametrize("op", AXES)
-def test_results_have_the_format_that_the_case_states(op, dtype, out_dtype):
+@pytest.mark.parametrize(("op", "formats"), in_turn(AXES, [("bf16", "fp32"), ("fp32", "bf16"), ("bf16", "fp16")]))
+def test_results_have_the_format_that_the_case_states(op, formats):
+    dtype, out_dtype = formats
     case = nearpeak.case(op, dtype=dtype, out_dtype=out_dtype, **AXES[op])
     assert {str(one).removeprefix("torch.") for one in declared_formats(case).values()} == {
         {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[out_dtype]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.ops import OPS
@@ -33,9 +34,9 @@ def bounds_off(outputs, expected):
     return max(np.max(np.abs(got[name] - one.values) / one.bound) for name, one in expected.items())
 
 
-@pytest.mark.parametrize(("op", "axes"), SCANS)
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_pytorch_s_way_is_right_over_hundreds_of_tokens(op, axes, dtype):
+@pytest.mark.parametrize(("scan", "dtype"), in_turn(SCANS, ["bf16", "fp16"]))
+def test_pytorch_s_way_is_right_over_hundreds_of_tokens(scan, dtype):
+    op, axes = scan
     one = asked(op, axes, dtype=dtype, state_dtype="fp32")
     outputs = OPS[op].torch_call(one.tensors, **one.arguments)
     assert bounds_off(outputs, one.expected) <= 1

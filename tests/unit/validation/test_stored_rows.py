@@ -1,6 +1,7 @@
 """RMS norms that store a row before its weight, as vLLM and Hugging Face do, are right; those with a lossy mean not."""
 
 import pytest
+from tests.sampling import in_turn
 
 import nearpeak
 from nearpeak.validation import validate
@@ -36,22 +37,22 @@ def mean_without_one(row):
     return row.float().pow(2).sum(-1, keepdim=True) / (row.shape[-1] - 1)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize(("rows", "hidden"), [(2, 128), (64, 64), (1, 4096), (5, 7)])
-@pytest.mark.parametrize("way", [stored, fused])
-def test_norms_that_store_a_row_are_accepted(way, rows, hidden, dtype):
-    case = nearpeak.case("rms_norm", rows=rows, hidden=hidden, dtype=dtype)
+@pytest.mark.parametrize(
+    ("extents", "way", "dtype"), in_turn([(2, 128), (64, 64), (1, 4096), (5, 7)], [stored, fused], ["bf16", "fp16"])
+)
+def test_norms_that_store_a_row_are_accepted(extents, way, dtype):
+    case = nearpeak.case("rms_norm", rows=extents[0], hidden=extents[1], dtype=dtype)
     found = validate(case, norm(way, exact_mean), seed=3)
     assert found.status == "PASS", [one for one in found.results if one.failed]
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize("mean", [lossy_mean, mean_without_one])
-@pytest.mark.parametrize("way", [stored, fused])
-@pytest.mark.parametrize(("rows", "hidden"), [(4, 4096), (5, 7)])
-def test_norms_whose_mean_is_off_are_refused(way, mean, rows, hidden, dtype):
-    case = nearpeak.case("rms_norm", rows=rows, hidden=hidden, dtype=dtype)
-    assert validate(case, norm(way, mean), seed=3).status == "NUMERIC_FAIL"
+NORMS = [norm(way, mean) for way in (stored, fused) for mean in (lossy_mean, mean_without_one)]
+
+
+@pytest.mark.parametrize(("kernel", "extents", "dtype"), in_turn(NORMS, [(4, 4096), (5, 7)], ["bf16", "fp16"]))
+def test_norms_whose_mean_is_off_are_refused(kernel, extents, dtype):
+    case = nearpeak.case("rms_norm", rows=extents[0], hidden=extents[1], dtype=dtype)
+    assert validate(case, kernel, seed=3).status == "NUMERIC_FAIL"
 
 
 def test_a_row_that_is_kept_is_multiplied_as_it_was_kept():

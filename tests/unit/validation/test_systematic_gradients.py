@@ -64,7 +64,7 @@ def v9(implementation, op, dtype, **axes):
 FEWER = [("mean",), ("product",), ("mean", "product"), ("factor",)]
 
 
-@pytest.mark.parametrize(("fewer", "dtype"), in_turn(FEWER, NARROW))
+@pytest.mark.parametrize(("fewer", "dtype"), in_turn(FEWER, NARROW, count=2))
 def test_a_norm_whose_gradient_divides_by_one_less_is_refused(fewer, dtype):
     found = v9(norm(fewer=fewer), "layer_norm", dtype, **WIDE)
     assert found.status == "NUMERIC_FAIL"
@@ -125,7 +125,7 @@ def test_the_gradients_of_a_round_are_derived_once(monkeypatch):
 STORED = [(), ("row",), ("factor",), ("mean", "product"), ("weighted", "difference"), ("row", "weighted", "mean")]
 
 
-@pytest.mark.parametrize(("stored", "hidden", "dtype"), in_turn(STORED, [96, 1024], NARROW))
+@pytest.mark.parametrize(("stored", "hidden", "dtype"), in_turn(STORED, [96, 1024], NARROW, count=3))
 def test_a_norm_that_stores_intermediates_of_its_gradient_in_16_bits_is_right(stored, hidden, dtype):
     assert v9(norm(stored=stored), "layer_norm", dtype, rows=6, hidden=hidden).status == "PASS"
 
@@ -165,7 +165,7 @@ OPERATORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("operator", "dtype"), in_turn(OPERATORS, NARROW))
+@pytest.mark.parametrize(("operator", "dtype"), in_turn(OPERATORS, NARROW, count=3))
 def test_a_factor_below_half_a_roundoff_is_seen_in_any_operators_gradient(operator, dtype):
     op, name, axes = operator
     half = {"bf16": 2.0**-9, "fp16": 2.0**-12}[dtype]
@@ -175,7 +175,7 @@ def test_a_factor_below_half_a_roundoff_is_seen_in_any_operators_gradient(operat
     assert v9(scaled(op, name, 1.0), op, dtype, **axes).status == "PASS"
 
 
-@pytest.mark.parametrize(("operator", "dtype"), in_turn([*OPERATORS, ("layer_norm", "input", WIDE)], NARROW))
+@pytest.mark.parametrize(("operator", "dtype"), in_turn([*OPERATORS, ("layer_norm", "input", WIDE)], NARROW, count=3))
 def test_pytorchs_own_gradients_are_off_by_luck_alone(operator, dtype):
     op, _, axes = operator
     case = nearpeak.case(op, dtype=dtype, **axes)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.sampling import long
+from tests.sampling import first_of_each, long
 
 import nearpeak
 from nearpeak.errors import SpecError
@@ -107,7 +107,9 @@ def mutant(case, name):
     return {one.name: one for one in mutants_of(case)}[name]
 
 
-@pytest.mark.parametrize(("op", "arguments", "name"), KILLED, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.parametrize(
+    ("op", "arguments", "name"), first_of_each(KILLED), ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
     case = nearpeak.case(op, **arguments)
     assert killed_by(case, mutant(case, name).implementation(), seed=1)
@@ -157,7 +159,7 @@ RIGHT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "arguments"), RIGHT)
+@pytest.mark.parametrize(("op", "arguments"), first_of_each(RIGHT))
 def test_right_kernels_at_unseen_shapes_are_accepted(op, arguments):
     case = nearpeak.case(op, **arguments)
     # On some processors PyTorch's own kernel is wrong for NaN.
@@ -250,7 +252,9 @@ PROOFS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "arguments", "name"), PROOFS, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.parametrize(
+    ("op", "arguments", "name"), first_of_each(PROOFS), ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_what_changes_nothing_at_unseen_shapes_is_proved(op, arguments, name):
     case = nearpeak.case(op, **arguments)
     found = mutant(case, name)

@@ -30,7 +30,9 @@ LAUNCH_OPTION = typer.Option(
     "", "--launch", help="A model: run it kernel by kernel, submitted as chain, eager, graph or early."
 )
 GOVERNED_OPTION = typer.Option(
-    False, "--governed", help="The clock follows from power and heat, not from what was measured of kernels alone."
+    False,
+    "--governed",
+    help="The clock follows from power and heat, as in seconds of work; else it is that of bursts, as kernels are timed.",
 )
 TRACE_OPTION = typer.Option(None, "--trace", help="Write a trace that Perfetto opens (.json).")
 HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessor activity over time, or the plots of a sweep.")

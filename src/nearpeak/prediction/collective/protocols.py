@@ -132,14 +132,15 @@ def own_shots(
 ) -> tuple[Line, Line] | None:
     """Return reading all of the others at once, and adding up parts and gathering them; none where frameworks do not.
 
-    That is what kernels over peer memory do, without a ring.
+    That is what kernels over peer memory do, without a ring. Slots that share bridges slow them as they slow rings.
     """
     if kind != "all_reduce" or dtype not in _OWN_DTYPES:
         return None
     hops_s = (ranks - 1) * fitted["own_hop_s"]
-    single_shot = _line(target, (ranks - 1) * size, fitted["own_s"], hops_s, 0.0, fitted["one_shot_ratio"], ranks)
-    near = np.minimum(1.0, _NEAR_BYTES / np.maximum(size, 1.0))
-    ratio = 1 / (near / fitted["two_shot_ratio"] + (1 - near) / fitted["far_ratio"])
+    near, crowded = np.minimum(1.0, _NEAR_BYTES / np.maximum(size, 1.0)), crowding(target, ranks, fitted)
+    single_ratio = fitted["one_shot_ratio"] / crowded
+    ratio = 1 / (near / fitted["two_shot_ratio"] + (1 - near) / fitted["far_ratio"]) / crowded
+    single_shot = _line(target, (ranks - 1) * size, fitted["own_s"], hops_s, 0.0, single_ratio, ranks)
     wire = 2 * (ranks - 1) * size / ranks
     return single_shot, _line(target, wire, fitted["own_s"], hops_s, fitted["two_shot_s"], ratio, ranks)
 

@@ -40,6 +40,10 @@ _VECTOR_J = {
 the L4 0.34 (gpu_facts.md, power sag: labels of NeuSight), at most 0.8 at a clock; the A100 0.8 of 250 W, so that it
 takes at most 14, the V100 0.93 of 250 W, at most 8.7; 10 stands for what nothing tells. Workstation Blackwell takes
 less than half of that."""
+BYTE_J = 52e-12
+"""Energy of a byte from memory: 0.413 of 1,000 W at 8 TB/s, the B200's fitted memory_ratio (coefficients/power)."""
+_WORK_RATIO = 0.94
+"""Most of the rate at a clock that kernels reach: AMD's on the MI300X and the MI325X (see `_GENERATION`)."""
 UNITS = ("tensor.bf16", "tensor.fp16", "tensor.fp8", "tensor.int8", "tensor.fp4", "vector.fp32")
 """Units whose energy is known."""
 _SHORT = 32
@@ -122,6 +126,21 @@ def work_and_energy(share: float, board: float, energy: float) -> tuple[float, f
     voltage = math.sqrt(squared)
     clock = (voltage - AT_REST_RATIO) / (1 - AT_REST_RATIO) if voltage > FLOOR_RATIO else 0.0
     return (share / clock, energy) if clock > share else (1.0, board / float(drawn_ratio(share)))
+
+
+def burst_clock(share: float, board: float, energy: float) -> float:
+    """Return the clock of products in bursts, of the highest: the one at which kernels' share of the rate is plausible.
+
+    >>> round(burst_clock(0.707, 0.73, 1.67), 2), burst_clock(0.97, 0.53, 1.14)
+    (0.75, 1.0)
+
+    Args:
+        share: of the rate at the highest clock.
+        board: power that is left over the rate at the highest clock, J per FLOP.
+        energy: of a product at the highest clock, J per FLOP.
+    """
+    work, _ = work_and_energy(share, board, energy)
+    return min(share / min(work, _WORK_RATIO), 1.0)
 
 
 def share_at(work: float, board: float, energy: float) -> float:

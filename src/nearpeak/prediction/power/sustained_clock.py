@@ -18,17 +18,13 @@ from nearpeak.prediction.model_choice import model_for
 from nearpeak.prediction.models.power import LEAST_CLOCK_RATIO, board_w
 from nearpeak.prediction.power.board_power import at_rest_w, clock_hz, sustained_share
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, clocked_places, format_of
-from nearpeak.prediction.power.product_energy import UNITS, expected_energy, work_and_energy
+from nearpeak.prediction.power.product_energy import BYTE_J, UNITS, burst_clock, expected_energy
 from nearpeak.prediction.power.unit_activity import Busy
 from nearpeak.prediction.power.voltage import drawn_ratio
 from nearpeak.prediction.product_units import unit_of
 
 SUSTAINED = "sustained: seconds of work without a pause, at {clock:.0%} of the highest clock"
 """What times of work that goes on hold for."""
-_WORK_RATIO = 0.94
-"""Most of the rate at a clock that kernels reach: AMD's on the MI300X and the MI325X (see `product_energy`)."""
-_BYTE_J = 52e-12
-"""Energy of a byte from memory: 0.413 of 1,000 W at 8 TB/s, the B200's fitted memory_ratio (coefficients/power)."""
 _VECTOR = "vector.fp32"
 _HALVINGS = 40
 """Halvings of the range of clocks: more than a float tells apart."""
@@ -114,7 +110,7 @@ def load_of(
     return KernelLoad(
         clocked_s=clocked_s, other_s=time_s - clocked_s,
         clocked_j=busy.products_s * product_w + busy.vector_s * vector_w,
-        steady_j=busy.memory_s * bandwidth * _BYTE_J,
+        steady_j=busy.memory_s * bandwidth * BYTE_J,
         clock_ratio=1.0 if energy is None else _burst_clock(target, unit, energy, used),
     )  # fmt: skip
 
@@ -189,5 +185,4 @@ def _burst_clock(target: Target, unit: str, energy: float, calibration: Calibrat
     documented = min(clock_hz(target, unit) / target.clock_hz, 1.0)
     share = sustained_share((known["tensor_ratio"], known.get("clock_ratio", 0.0))) * documented
     board = (board_w(target) - at_rest_w(target)) / target.peaks[unit].flop_per_s * documented
-    work, _ = work_and_energy(share, board, energy)
-    return min(share / min(work, _WORK_RATIO), 1.0)
+    return burst_clock(share, board, energy)
