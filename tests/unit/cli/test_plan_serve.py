@@ -176,7 +176,9 @@ def test_settings_change_what_is_reached():
     drafted = answer_of(*words, f"{SMALL},speculation=ngram:0.8:3")["best"]
     assert drafted["latencies_s"]["tpot"]["mean"] < 0.7 * plain["latencies_s"]["tpot"]["mean"]
     shared = answer_of(*words, f"{SMALL},prefix_cache=192,router=prefix,priority=0.3,lora=2:8:5ms")["best"]
-    assert shared["reused_ratio"] == pytest.approx(192 / 256, rel=0.05)
+    assert (
+        (1 - 16 / 60) * 192 / 256 <= shared["reused_ratio"] <= (1 - 8 / 60) * 192 / 256
+    )  # adapters miss once a replica
     assert set(shared["class_latencies_s"]) == {"urgent", "others"}
 
 
