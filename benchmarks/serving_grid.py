@@ -1,7 +1,8 @@
 """A grid of 10,000 simulated services on the farm: 8 simulated hosts against 8 plain processes that do nothing else.
 
 Hosts are slots of one machine, each a process of its own, so that both sides share the same cores: the ratio is what
-queue, transfer and storage of the farm cost beside the work.
+queue, transfer and storage of the farm cost beside the work. Beside wall time stands CPU time, which other work on the
+machine hardly touches: that of all processes of the farm, scheduler and dispatcher too.
 """
 
 import json
@@ -17,7 +18,7 @@ from pathlib import Path
 from benchmarks._farm import Farm
 from benchmarks._figures import Figure
 
-FIGURES = ("serving_grid_efficiency", "serving_grid_rate")
+FIGURES = ("serving_grid_efficiency", "serving_grid_cpu_efficiency", "serving_grid_rate")
 JOBS, HOSTS, BATCH, PLAIN = 10_000, 8, 200, 1_000
 """Jobs of the farm, hosts, jobs of one batch, and jobs of the plain processes together."""
 BAR = 0.8
@@ -29,13 +30,15 @@ payloads = [json.loads(line)["payload"] for line in open(sys.argv[1])][int(sys.a
 run(payloads[0])
 print("ready", flush=True)
 sys.stdin.readline()
+begun_s = time.process_time()
 for payload in payloads:
     json.dumps(run(payload))
+print(time.process_time() - begun_s)
 """
 
 
 def measure() -> Iterator[Figure]:
-    """Yield the farm's rate over that of plain processes, and the rate."""
+    """Yield the farm's rate over that of plain processes, by wall time and by CPU time, and the rate."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         warm, some, all_jobs = folder / "warm.jsonl", folder / "some.jsonl", folder / "jobs.jsonl"
@@ -43,12 +46,16 @@ def measure() -> Iterator[Figure]:
         write(some, PLAIN)
         write(all_jobs, JOBS)
         before = plain(some)
-        farm_per_s = on_farm(folder, warm, all_jobs)
-        plain_per_s = 2 * PLAIN / (before + plain(some))
-    efficiency = farm_per_s / plain_per_s
+        farm_s, farm_cpu_s = on_farm(folder, warm, all_jobs)
+        after = plain(some)
+    plain_s, plain_cpu_s = ((first + last) / (2 * PLAIN) for first, last in zip(before, after, strict=True))
+    efficiency, by_cpu = JOBS * plain_s / farm_s, JOBS * plain_cpu_s / farm_cpu_s
     yield Figure(name="serving_grid_efficiency", value=efficiency, unit=f"at {HOSTS} simulated hosts",
                  bar=f">= {BAR}", passed=efficiency >= BAR)  # fmt: skip
-    yield Figure(name="serving_grid_rate", value=farm_per_s, unit="services/s", bar="", passed=True)
+    yield Figure(
+        name="serving_grid_cpu_efficiency", value=by_cpu, unit=f"at {HOSTS} simulated hosts", bar="", passed=True
+    )
+    yield Figure(name="serving_grid_rate", value=JOBS / farm_s, unit="services/s", bar="", passed=True)
 
 
 def write(file: Path, count: int, first: int = 0) -> None:
@@ -63,8 +70,8 @@ def write(file: Path, count: int, first: int = 0) -> None:
             out.write(json.dumps({"kind": "serve", "payload": payload}) + "\n")
 
 
-def plain(file: Path) -> float:
-    """Return the time in which plain processes, one for each host, do the jobs of a file."""
+def plain(file: Path) -> tuple[float, float]:
+    """Return wall and CPU time in which plain processes, one for each host, do the jobs of a file."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen([sys.executable, "-c", _PLAIN, str(file), str(place), str(HOSTS)], stdin=subprocess.PIPE,
@@ -78,13 +85,12 @@ def plain(file: Path) -> float:
         assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()
-    for one in processes:
-        one.communicate()
-    return time.perf_counter() - begun_s
+    cpu_s = sum(float(one.communicate()[0]) for one in processes)
+    return time.perf_counter() - begun_s, cpu_s
 
 
-def on_farm(folder: Path, warm: Path, file: Path) -> float:
-    """Return the jobs per second of a farm whose processes have predicted their tables before."""
+def on_farm(folder: Path, warm: Path, file: Path) -> tuple[float, float]:
+    """Return wall and CPU time of all jobs on a farm whose processes have predicted their tables before."""
     farm = Farm(folder, 0)
     try:
         farm.workers.append(farm.lend(HOSTS))
@@ -92,9 +98,10 @@ def on_farm(folder: Path, warm: Path, file: Path) -> float:
         farm.until_done(2 * HOSTS, 600.0)
         farm.drain()
         farm.put(file, BATCH)
+        before_s = farm.cpu_s()
         farm.drain("--undo")
         begun_s = time.perf_counter()
         farm.until_done(2 * HOSTS + JOBS, 3600.0)
-        return JOBS / (time.perf_counter() - begun_s)
+        return time.perf_counter() - begun_s, farm.cpu_s() - before_s
     finally:
         farm.close()

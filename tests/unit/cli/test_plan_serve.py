@@ -176,7 +176,9 @@ def test_settings_change_what_is_reached():
     drafted = answer_of(*words, f"{SMALL},speculation=ngram:0.8:3")["best"]
     assert drafted["latencies_s"]["tpot"]["mean"] < 0.7 * plain["latencies_s"]["tpot"]["mean"]
     shared = answer_of(*words, f"{SMALL},prefix_cache=192,router=prefix,priority=0.3,lora=2:8:5ms")["best"]
-    assert shared["reused_ratio"] == pytest.approx(192 / 256, rel=0.05)
+    assert (
+        (1 - 16 / 60) * 192 / 256 <= shared["reused_ratio"] <= (1 - 8 / 60) * 192 / 256
+    )  # adapters miss once a replica
     assert set(shared["class_latencies_s"]) == {"urgent", "others"}
 
 
@@ -206,6 +208,70 @@ def test_adapters_take_time_and_memory_and_rank_0_takes_neither():
     (note,) = [note for note in ranked["notes"] if "LoRA" in note]
     assert "rank 64" in note
     assert "for 4 slots" in note
+
+
+POOLS = ("--rate", "10/s", "--disaggregate", "prefill=1xTP1,decode=1xTP1", "--settings")
+
+
+def test_adapters_live_on_both_pools():
+    plain, ranked, loaded = (answer_of(*POOLS, f"{SMALL}{more}")
+                             for more in ("", ",lora=4:4,lora_rank=64", ",lora=1:8:50ms,lora_rank=0"))  # fmt: skip
+    for name in ("ttft", "tpot"):  # the first pool makes the first token, the second the others
+        assert ranked["best"]["latencies_s"][name]["mean"] > 1.02 * plain["best"]["latencies_s"][name]["mean"]
+        assert loaded["best"]["latencies_s"][name]["mean"] > 1.02 * plain["best"]["latencies_s"][name]["mean"]
+    assert ranked["best"]["kv_token_count"] < plain["best"]["kv_token_count"] == loaded["best"]["kv_token_count"]
+    assert any("LoRA, rank 64" in note for note in ranked["notes"])
+
+
+def test_pools_draft_tokens_and_put_urgent_requests_first():
+    plain, drafted = (answer_of(*POOLS, f"{SMALL}{more}")["best"] for more in ("", ",speculation=ngram:0.8:3"))
+    assert drafted["latencies_s"]["tpot"]["mean"] < 0.7 * plain["latencies_s"]["tpot"]["mean"]
+    assert drafted["latencies_s"]["ttft"]["mean"] == pytest.approx(plain["latencies_s"]["ttft"]["mean"])
+    busy = ("--concurrency", "48", *POOLS[2:], f"{SMALL},priority=0.3")
+    tails = answer_of(*busy)["best"]["class_latencies_s"]
+    assert tails["urgent"]["latency"] < tails["others"]["latency"]
+
+
+@pytest.fixture
+def _short(monkeypatch):
+    """Loads of few requests, and searches that end early."""
+    monkeypatch.setattr("nearpeak.api.serving.service_question.REQUEST_COUNTS", (50, 50))
+    monkeypatch.setattr("nearpeak.api.serving.service_plan.TOLERANCE_RATIO", 0.2)
+
+
+@pytest.mark.usefixtures("_short")
+def test_the_rate_of_a_search_is_one_at_which_the_tails_shown_meet_the_limits():
+    found = answer_of("--slo", "ttft=150ms,tpot=4ms", "--parallel", "tp=1")
+    best = found["best"]
+    assert best["rate_per_s"] == float(f"{best['rate_per_s']:.3g}")
+    assert best["low_per_s"] <= best["rate_per_s"] <= best["high_per_s"]
+    for name, limit_s in found["limits_s"].items():
+        assert best["latencies_s"][name]["p99"] <= limit_s
+    again = answer_of("--rate", f"{best['rate_per_s']:.3g}/s", "--parallel", "tp=1")["best"]
+    assert again["latencies_s"] == best["latencies_s"]
+
+
+def test_a_layout_beyond_the_limits_says_so():
+    words = ("--rate", "20/s", "--slo", "tpot=1us", "--text")
+    text = CliRunner().invoke(application(), [*SERVE, *words]).stdout
+    table = text[text.index("Layouts, best first") :].splitlines()
+    assert sum("misses" in line for line in table) == 2
+
+
+def test_a_request_log_is_served_and_its_latencies_stand_beside_the_predicted_ones(tmp_path):
+    log = tmp_path / "log.jsonl"
+    rows = [{"arrival_s": 0.1 * place, "input_tokens": 100 + place, "output_tokens": 20, "ttft_ms": 20, "tpot_ms": 2}
+            for place in range(40)]  # fmt: skip
+    log.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    found = answer_of("--trace", str(log), "--parallel", "tp=1")
+    logged = {(row["name"], row["statistic"]): row for row in found["logged"]}
+    assert logged["ttft", "mean"]["measured_s"] == pytest.approx(20e-3)
+    assert logged["latency", "p99"]["measured_s"] == pytest.approx(58e-3)
+    for name in ("ttft", "tpot", "latency"):
+        assert logged[name, "mean"]["predicted_s"] == pytest.approx(found["best"]["latencies_s"][name]["mean"])
+        assert logged[name, "mean"]["request_count"] == 40
+    words = ("--trace", str(log), "--parallel", "tp=1", "--text")
+    assert "Against the log of 40 requests" in CliRunner().invoke(application(), [*SERVE, *words]).stdout
 
 
 def test_splits_of_pools_are_compared():
@@ -261,7 +327,7 @@ def test_devices_counts_and_formats_stand_side_by_side():
     (("--settings", "chunk=64,chunk=off"), "is stated twice"),
     (("--disaggregate", "prefill=1xTP2"), "is not of the form prefill=2xTP2,decode=1xTP4"),
     (("--disaggregate", "prefill=2xTP1,decode=1xTP2"), "takes 4 devices, --on names 2"),
-    (("--disaggregate", "prefill=1xTP1,decode=1xTP1", "--settings", "priority=0.5"), "is not modelled beside it"),
+    (("--disaggregate", "prefill=1xTP1,decode=1xTP1", "--settings", "scale=1:8:1s"), "is not modelled beside it"),
     (("--owned", "30000"), "USD_PER_DEVICE,YEARS,USD_PER_KWH"),
     (("--owned", "30000,4,0.1", "--price", "2"), "each states what a device costs"),
     (("--price", "l4=2"), "names no price of h100_sxm"),
@@ -271,3 +337,42 @@ def test_wrong_settings_are_refused_in_one_line(words, message):
     assert isinstance(done.exception, NearpeakError), (done.output, done.exception)
     assert message in str(done.exception)
     assert "\n" not in str(done.exception)
+
+
+@pytest.mark.usefixtures("_short")
+def test_a_rate_that_fits_within_the_limits_exits_with_0_and_another_with_10():
+    words = ("--slo", "tpot=4ms", "--parallel", "tp=1", "--text", "--within")
+    for rate, code, answer in (("0.5/s", 0, "yes"), ("5000/s", 10, "no")):
+        done = CliRunner().invoke(application(), [*SERVE, *words, rate])
+        assert done.exit_code == code, done.output
+        assert f"within the limits: {answer}" in done.output
+    done = CliRunner().invoke(application(), [*SERVE, "--rate", "1/s", "--within", "1/s"])
+    assert "--within: asks for a rate within limits" in str(done.exception)
+
+
+def test_bursts_wait_longer_than_a_clock():
+    clock, burst = (answer_of("--rate", "60/s", "--cv", cv, "--parallel", "tp=1") for cv in ("0", "4"))
+    assert burst["best"]["latencies_s"]["ttft"]["p99"] > 1.2 * clock["best"]["latencies_s"]["ttft"]["p99"]
+    assert burst["load"].startswith("gamma (cv 4) arrivals at 60/s")
+
+
+def test_prices_of_a_file_come_with_their_date_and_source(tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(
+        '[h100_sxm]\nusd_per_hour = 2.5\nsource = "offer 12"\ndate = "2026-11-01"\n[l4]\nusd_per_hour = 1\n'
+    )
+    found = answer_of("--rate", "10/s", "--parallel", "tp=1", "--price", str(prices))
+    assert (found["usd_per_device_hour"], found["price_source"]) == (2.5, "offer 12, 2026-11-01")
+    for target, message in (("l4", "needs usd_per_hour above 0, source and date"), ("t4", "names no price of t4")):
+        words = ["plan", "serve", "llama-3.2-1b", "--on", target, "--rate", "1/s", "--price", str(prices)]
+        assert message in str(CliRunner().invoke(application(), words).exception)
+
+
+def test_what_to_change_is_the_step_at_the_same_load():
+    found = answer_of("--rate", "20/s", "--parallel", "tp=1")
+    edits = {edit["words"]: edit for edit in found["edits"]}
+    assert set(edits) == {"--weights fp8", "--weights int4", "--kv-cache fp8", "--parallel tp=2"}
+    narrow = edits["--weights int4"]
+    assert narrow["step_s"] < narrow["now_s"]
+    assert narrow["is_beyond"]
+    assert edits["--kv-cache fp8"]["kv_token_count"] > 1.9 * 2 * found["best"]["kv_token_count"]

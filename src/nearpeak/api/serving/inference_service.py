@@ -25,6 +25,7 @@ from nearpeak.systems.serving.inference_server.model_config import (
 )
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
 from nearpeak.systems.serving.request_columns import Floats
+from nearpeak.systems.serving.serving_capacity import rate_between, three_digits
 from nearpeak.units import parse
 
 ASSUMED_MPS_RATIO = 0.5
@@ -193,7 +194,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     chosen, tail, looked = None, None, 0
     if question.rate_per_s and question.limit_s is not None and not first.steps:
         chosen, tail, looked = _cheapest(question, chain[0])
-    highest = None if question.limit_s is None else _highest(run, capacity, question.limit_s)
+    highest = None if question.limit_s is None else _highest(run, capacity, question)
     asked = _point(run, question.rate_per_s, question) if question.rate_per_s else None
     final = chain[0] if chosen is None else with_batching(
         chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
@@ -275,23 +276,23 @@ def _point(run: Run, rate_per_s: float, question: ServerQuestion) -> LoadPoint:
     instances = question.configs[0].instance_count * devices
     busy = float((spans[:, 1] - spans[:, 0]).sum()) / (length_s * instances)
     return LoadPoint(
-        rate_per_s=rate_per_s, p50_s=float(np.quantile(latency, 0.5)), p99_s=float(np.quantile(latency, 0.99)),
+        rate_per_s=rate_per_s, p50_s=float(np.quantile(latency, 0.5)), p99_s=served.tail_s(ramp_ratio=RAMP),
         mean_batch=float(served.batch_count[kept].mean()), busy_ratio=min(busy, 1.0),
     )  # fmt: skip
 
 
-def _tail_s(served: ServedBatches) -> float:
-    return float(np.quantile(served.latency_s[round(RAMP * len(served.arrival_s)) :], 0.99))
+def _highest(run: Run, capacity: float, question: ServerQuestion) -> float:
+    """Return the highest rate, to three digits, at which the 99th percentile meets the limit; 0 where no rate does."""
 
+    def is_within(rate_per_s: float) -> bool:
+        tail_s = run(_arrivals(rate_per_s, question.seed)).tail_s(ramp_ratio=RAMP)
+        return question.limit_s is not None and tail_s <= question.limit_s
 
-def _highest(run: Run, capacity: float, limit_s: float) -> float:
-    """Return the highest rate at which the 99th percentile meets a limit; 0 where no rate does."""
-    low, high = capacity / 1000, 1.2 * capacity
-    if _tail_s(run(_arrivals(low, 0))) > limit_s:
+    low, high = three_digits(capacity / 1000), capacity
+    if not is_within(low):
         return 0.0
-    while high > 1.01 * low:
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if _tail_s(run(_arrivals(middle, 0))) <= limit_s else (low, middle)
+    while (middle := rate_between(low, high, 0.01)) is not None:
+        low, high = (middle, high) if is_within(middle) else (low, middle)
     return low
 
 
@@ -317,7 +318,7 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
             return _runner(question, one, devices)(arrivals)
 
         try:
-            best, tail = cheapest(able or grid[:1], run, limit_s=question.limit_s)
+            best, tail = cheapest(able or grid[:1], run, limit_s=question.limit_s, ramp_ratio=RAMP)
         except SpecError as problem:
             error = problem
         else:

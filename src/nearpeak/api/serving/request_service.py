@@ -81,10 +81,11 @@ def engine_of(
 @lru_cache(maxsize=128)
 def _grid(source: StepTable, tokens: int, sequences: int, context: int) -> "StepGrid":
     """Return the table of a source's step times; sources are kept by what they answer for."""
-    from nearpeak.systems.serving.step_grid import rank_source, tabulate
+    from nearpeak.systems.serving.step_grid import rank_source, tabulate, whole_batch
 
     ranks, costs = source.rank.layout.attention_dp, source.rank.costs
     return tabulate(
         rank_source(source, ranks), step_token_count=tokens, sequence_count=sequences, context_token_count=context,
         sizes=[size for size in costs.graph_sizes if size % ranks == 0],
+        prepare=lambda batches: source.prepare(whole_batch(batch, ranks) for batch in batches),
     )  # fmt: skip

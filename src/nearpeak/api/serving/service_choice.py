@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from nearpeak.api.serving.service_plan import Fleet, plan_serving
+from nearpeak.api.serving.service_edits import service_edits
+from nearpeak.api.serving.service_plan import Fleet, plan_serving, shape_of_model
 from nearpeak.api.serving.service_question import ServiceQuestion
 from nearpeak.core.systems.service import PlannedServing, ServiceChoice
 from nearpeak.core.systems.serving_layout import ServingLayout
@@ -21,7 +22,7 @@ def choose_service(
     Raises:
         SpecError: none can serve; the message says why each cannot.
     """
-    plans, refused = [], {}
+    shape, plans, refused = shape_of_model(model), [], {}
     for fleet, form, cache in product(fleets, weights, caches):
 
         def formed(layout: ServingLayout, form: str = form, cache: str = cache) -> ServingLayout:
@@ -29,19 +30,21 @@ def choose_service(
 
         here = replace(fleet, base=formed(fleet.base), layouts=tuple(map(formed, fleet.layouts)))
         try:
-            plans.append(plan_serving(model, here, question))
+            plans.append((plan_serving(shape, here, question), here.target))
         except (SpecError, NotModelledError) as error:
             refused[f"{fleet.device_count} × {fleet.target.name}, weights {form}, cache {cache}"] = str(error)
     if not plans:
         reasons = tuple(dict.fromkeys(refused.values()))
-        raise SpecError("plan serve: " + "no choice can serve: " * (len(reasons) > 1) + "; ".join(reasons))
-    plans.sort(key=_order)
-    points = [_point(plan) for plan in plans]
+        raise SpecError(reasons[0] if len(reasons) == 1 else f"plan serve: no choice can serve: {'; '.join(reasons)}")
+    plans.sort(key=lambda pair: _order(pair[0]))
+    best, target = plans[0]
+    plans[0] = replace(best, edits=service_edits(best, shape, target, question)), target
+    points = [_point(plan) for plan, _ in plans]
     front = tuple(
         bool(plan.best.rate_per_s) and not any(_beats(other, point) for other in points)
-        for plan, point in zip(plans, points, strict=True)
+        for (plan, _), point in zip(plans, points, strict=True)
     )
-    return ServiceChoice(plans=tuple(plans), front=front, refused=refused)
+    return ServiceChoice(plans=tuple(plan for plan, _ in plans), front=front, refused=refused)
 
 
 def _cost(plan: PlannedServing) -> float:

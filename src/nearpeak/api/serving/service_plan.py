@@ -55,6 +55,8 @@ class Fleet:
     """Network between the nodes of pools."""
     usd_per_device_hour: float | None = None
     """Price of one device."""
+    price_source: str = ""
+    """Where that price was found, and when."""
     ownership: Ownership | None = None
     """What a device costs that is bought and powered."""
 
@@ -67,7 +69,7 @@ def plan_serving(model: str | TransformerShape, fleet: Fleet, question: ServiceQ
     Raises:
         SpecError: no layout can serve; the message says why each cannot.
     """
-    shape, target = _shape_of(model), fleet.target
+    shape, target = shape_of_model(model), fleet.target
     if not shape.is_causal:
         raise SpecError(f"plan serve: {shape.name} is an encoder, which generates no tokens")
     if not question.costs.policy:
@@ -77,19 +79,19 @@ def plan_serving(model: str | TransformerShape, fleet: Fleet, question: ServiceQ
     if question.is_search and question.settings.least_replica_count:
         raise SpecError("--settings scale: replicas follow a load that is given; add --rate or --trace")
     _check_weights((*fleet.layouts, fleet.base), target)
-    options: list[tuple[ServingOption, Service | PooledService]] = []
+    options: list[tuple[ServingOption, float, Service | PooledService]] = []
     refused: dict[str, str] = {}
     for words, service in _services(shape, fleet, question).items():
         try:
             if isinstance(service, SpecError):
                 raise service
-            options.append((_option(service, question), service))
+            options.append((*_option(service, question), service))
         except (SpecError, NotModelledError) as error:
             refused[words] = str(error)
     if not options:
         reasons = "; ".join(f"{words}: {reason}" for words, reason in refused.items())
         raise SpecError(f"plan serve: {shape.name} on {fleet.device_count} × {target.name} cannot be served: {reasons}")
-    options.sort(key=lambda pair: -_merit(pair[0], question))
+    options.sort(key=lambda choice: -_merit(choice[0], question))
     return _planned(fleet, options, refused, question)
 
 
@@ -104,7 +106,8 @@ def _check_weights(layouts: Sequence[ServingLayout], target: Target) -> None:
             )
 
 
-def _shape_of(model: str | TransformerShape) -> TransformerShape:
+def shape_of_model(model: str | TransformerShape) -> TransformerShape:
+    """Return the extents of a model by its name, `hf:TYPE` or config.json."""
     from nearpeak.frontends.huggingface.transformer_models import shape_of
 
     return shape_of(model) if isinstance(model, str) else model
@@ -137,16 +140,16 @@ def _layouts(device_count: int, base: ServingLayout) -> tuple[ServingLayout, ...
     return tuple(replace(base, tp=degree, ep=degree if base.ep > 1 else 1) for degree in degrees)
 
 
-def _option(service: Service | PooledService, question: ServiceQuestion) -> ServingOption:
-    """Return what one layout reaches on all devices."""
+def _option(service: Service | PooledService, question: ServiceQuestion) -> tuple[ServingOption, float]:
+    """Return what one layout reaches on all devices, and the rate of the load that its latencies are those of."""
     if question.is_search:
         return _searched(service, question)
-    seeds = question.seeds if question.requests is None else (0,)
-    return service.option([service.run(question.rate_per_s, seed) for seed in seeds])
+    seeds = question.seeds if question.requests is None else question.seeds[:1]
+    return service.option([service.run(question.rate_per_s, seed) for seed in seeds]), question.rate_per_s
 
 
-def _searched(service: Service | PooledService, question: ServiceQuestion) -> ServingOption:
-    """Return the highest rate within the limits."""
+def _searched(service: Service | PooledService, question: ServiceQuestion) -> tuple[ServingOption, float]:
+    """Return the highest rate within the limits, with the latencies at it; else those at the lowest rate tried."""
     from nearpeak.systems.serving.serving_capacity import capacity
 
     ceiling = _ceiling(service, question)
@@ -154,48 +157,55 @@ def _searched(service: Service | PooledService, question: ServiceQuestion) -> Se
         service.run, question.limits, low_per_s=ceiling / 100, high_per_s=ceiling, seeds=question.seeds,
         share=question.share, tolerance_ratio=TOLERANCE_RATIO, window=question.window(), bound=service.limiter,
     )  # fmt: skip
-    rate = reached.rate_per_s
-    option = service.option([service.run(rate or ceiling / 100, question.seeds[0])])
+    rate, option = reached.rate_per_s, service.option(reached.outcomes)
     return replace(
         option, rate_per_s=rate, low_per_s=reached.low_per_s, high_per_s=reached.high_per_s, limiter=reached.limiter,
         output_tokens_per_s=rate * question.mean_lengths()[1],
-    )  # fmt: skip
+    ), reached.tried_per_s  # fmt: skip
 
 
 def _ceiling(service: Service | PooledService, question: ServiceQuestion) -> float:
     """Return a rate that the service cannot reach: that of requests which always wait, and a little more."""
+    inputs, outputs = (round(length) for length in question.mean_lengths())
+    if isinstance(service, PooledService):  # one pool generates first tokens alone, the other computes no prompts
+        return min(_most_rate(service.prompts, inputs, 1), _most_rate(service.decodes, 1, outputs))
+    return _most_rate(service, inputs, outputs)
+
+
+def _most_rate(service: Service, inputs: int, outputs: int) -> float:
+    """Return the requests per second of replicas that always have some waiting, and a little more."""
     from nearpeak.systems.serving.offline_throughput import best_throughput
 
-    one = service.decodes if isinstance(service, PooledService) else service
-    source, settings = step_table(one.shape, one.target, question.costs, one.layout), question.settings
-    inputs, outputs = (round(length) for length in question.mean_lengths())
-    inputs = inputs if service is one else 1  # a pool that decodes computes no prompts
-    engine, groups = one.engine()[0], one.layout.attention_dp
+    source = step_table(service.shape, service.target, service.question.costs, service.layout)
+    engine, groups, shared = service.engine()[0], service.layout.attention_dp, 0.0
+    if inputs > 1:
+        shared = min(service.question.settings.prefix_token_count / inputs, 0.95)
     most = best_throughput(
-        source, input_tokens=inputs, output_tokens=outputs, kv_tokens=one.kv_tokens(),
+        source, input_tokens=inputs, output_tokens=outputs, kv_tokens=service.kv_tokens(),
         sequence_limit=engine.sequence_count * groups, token_budget=engine.step_token_count * groups,
     )  # fmt: skip
-    spared = 1 / (1 - min(settings.prefix_token_count / inputs, 0.95))
-    return 1.05 * one.replica_count * most.output_tokens_per_s / outputs * engine.step_tokens_ratio * spared
+    drafted = engine.step_tokens_ratio if outputs > 1 else 1.0
+    return 1.05 * service.replica_count * most.output_tokens_per_s / outputs * drafted / (1 - shared)
 
 
 def _merit(option: ServingOption, question: ServiceQuestion) -> float:
-    """Return what layouts are compared by: rate within the limits, else the share of requests and their speed."""
-    if question.is_search:
+    """Return what layouts are compared by: rate within the limits, else how near the tails are to them, or tokens."""
+    if question.is_search and option.rate_per_s:
         return option.rate_per_s
-    late = [option.latencies_s[name]["p99"] / limit for name, limit in question.limits.items()
+    late = [option.latencies_s[name][question.tail] / limit for name, limit in question.limits.items()
             if name in option.latencies_s]  # fmt: skip
     return -max(late) if late else option.output_tokens_per_s
 
 
 def _planned(
-    fleet: Fleet, options: Sequence[tuple[ServingOption, Service | PooledService]], refused: Mapping[str, str],
+    fleet: Fleet, options: Sequence[tuple[ServingOption, float, Service | PooledService]], refused: Mapping[str, str],
     question: ServiceQuestion,
 ) -> PlannedServing:  # fmt: skip
     """Return the answer for the best layout, which is run once more for its timeline and its power."""
+    from nearpeak.systems.serving.log_comparison import logged_latencies
     from nearpeak.systems.serving.run_timeline import step_spans
 
-    best, service = options[0]
+    best, rate_per_s, service = options[0]
     one = service.decodes if isinstance(service, PooledService) else service
     source = step_table(one.shape, one.target, question.costs, one.layout)
     served_s = best.latencies_s["latency"]["mean"] - best.latencies_s["queue"]["mean"]
@@ -203,9 +213,9 @@ def _planned(
     count = max(round(best.rate_per_s / one.replica_count * served_s), 1)
     step = StepBatch.of_decode(count, kv_count=round(count * (inputs + outputs / 2)))
     seconds, wider = source.seconds(step), math.log(question.costs.composition_ratio)
-    outcome, power_w = _run(service, best.rate_per_s or 1.0, question.seeds[0])
+    outcome, power_w = _run(service, rate_per_s, question.seeds[0])
     price = _price(fleet, power_w)
-    priced = tuple(replace(option, usd_per_million_tokens=_usd(option, price)) for option, _ in options)
+    priced = tuple(replace(option, usd_per_million_tokens=_usd(option, price)) for option, *_ in options)
     rate = best.output_tokens_per_s
     return PlannedServing(
         model=one.shape.name, target=fleet.target.name, device_count=fleet.device_count, engine=question.costs.name,
@@ -217,9 +227,11 @@ def _planned(
         trust=trust_of(source, fleet.target, count, round(inputs + outputs / 2)), usd_per_device_hour=price,
         energy_j_per_token=power_w * best.mean_device_count / rate if power_w and rate else None, power_w=power_w,
         request_energy_j=power_w * best.mean_device_count / best.rate_per_s if power_w and rate else None,
-        seeds=question.seeds, timeline=_timeline(outcome), spans=tuple(step_spans(outcome, MOST_SPANS)),
+        logged=logged_latencies(outcome, question.measured_s), seeds=question.seeds, timeline=_timeline(outcome),
+        spans=tuple(step_spans(outcome, MOST_SPANS)),
         neighbour=nearest_point(Asked(fleet.target, question.costs.name, one.shape, one.layout, inputs, count)),
-        notes=service.notes, is_searched=question.is_search, is_host_assumed=question.costs.is_assumed,
+        price_source=fleet.price_source, notes=service.notes, is_searched=question.is_search,
+        is_host_assumed=question.costs.is_assumed,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nearpeak.api.serving.service_question import ServiceQuestion
-from nearpeak.api.serving.service_runs import Service, served
+from nearpeak.api.serving.service_runs import Service, class_tails, reused_ratio, served
 from nearpeak.core.systems.service import ServingOption
 from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.transformer import TransformerShape
@@ -78,8 +78,10 @@ class PooledService:
 
         tokens, link = self.question.mean_lengths()[0], self.link()
         size, rate = tokens * link.kv_token_bytes, link.bandwidth_bytes_per_s
+        further = [f"decode pool: {note}" for note in self.decodes.notes if note not in self.prompts.notes]
         return (
             *self.prompts.notes,
+            *further,
             f"the cache of a prompt of {tokens:,.0f} tokens is {show(float(f'{size:.3g}'), 'B')} a device, "
             f"{show(float(f'{size / rate:.2g}'), 's')} over its link; layers go as they are computed, prompts in turn",
         )
@@ -107,10 +109,11 @@ class PooledService:
         """Return what the pools make of the load of a rate and a seed."""
         from nearpeak.systems.serving.disaggregation import serve_disaggregated
 
-        second = self.decodes.pool()
-        within = replace(second, engine=replace(second.engine, request_s=0.0))  # the first pool has taken it in
+        first, second = self.prompts.pool(), self.decodes.pool()
+        first = replace(first, engine=replace(first.engine, draft_token_count=0, draft_s=0.0))  # its one token is sure
+        second = replace(second, engine=replace(second.engine, request_s=0.0))  # the first pool has taken it in
         load = self.question.load(rate_per_s, seed)
-        return serve_disaggregated(load, self.prompts.pool(), within, self.link(), is_logged=True)
+        return serve_disaggregated(load, first, second, self.link(), is_logged=True)
 
     def run(self, rate_per_s: float, seed: int) -> Outcome:
         """Return the requests of a load as their users see them."""
@@ -137,6 +140,7 @@ class PooledService:
             layout=self.prompts.layout, replica_count=self.prompts.replica_count, decode_layout=self.decodes.layout,
             decode_replica_count=self.decodes.replica_count, kv_token_count=self.decodes.kv_tokens(),
             limiter=self.limiter(outcomes[0]), mean_device_count=float(self.device_count),
+            class_latencies_s=class_tails(outcomes, self.question), reused_ratio=reused_ratio(outcomes),
             **served(outcomes, self.question),
         )  # fmt: skip
 
@@ -154,12 +158,8 @@ def pooled_services(
     Raises:
         SpecError: the words state no pools, other devices, or settings that are not modelled beside them.
     """
-    settings = question.settings
-    absent = [name for name, is_set in (("lora", settings.adapter_slot_count), ("priority", settings.urgent_ratio),
-                                        ("scale", settings.least_replica_count),
-                                        ("speculation", settings.draft)) if is_set]  # fmt: skip
-    if absent:
-        raise SpecError(f"--disaggregate: --settings {absent[0]} is not modelled beside it; give one of the two")
+    if question.settings.least_replica_count:
+        raise SpecError("--disaggregate: --settings scale is not modelled beside it; give one of the two")
     (first, prompts), (second, decodes) = pools_of(text, base)
     splits = [
         (count, rest // second.device_count) for count in range(1, device_count // first.device_count + 1)
@@ -171,7 +171,7 @@ def pooled_services(
         words = f"takes {stated} devices" if prompts and decodes else "does not make up the devices"
         raise SpecError(f"--disaggregate {text}: {words}, --on names {device_count}")
     for pair in splits:
-        pools = [Service(shape=shape, target=target, layout=layout, replica_count=count, question=question)
-                 for layout, count in zip((first, second), pair, strict=True)]  # fmt: skip
+        pools = [Service(shape=shape, target=target, layout=question.adapted(layout), replica_count=count,
+                         question=question) for layout, count in zip((first, second), pair, strict=True)]  # fmt: skip
         words = f"prefill {pair[0]} × ({first.words}), decode {pair[1]} × ({second.words})"
         yield words, PooledService(prompts=pools[0], decodes=pools[1], fabric=fabric)

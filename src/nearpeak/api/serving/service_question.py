@@ -1,6 +1,6 @@
 """A question about a service: load, limits and settings, and the requests that are drawn for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from statistics import fmean
@@ -10,10 +10,11 @@ import numpy as np
 
 from nearpeak.core.systems.service_settings import ServiceSettings
 from nearpeak.core.systems.serving_layout import ServingLayout
+from nearpeak.errors import SpecError
 from nearpeak.systems.serving.engine_costs import EngineCosts, engine_costs
 from nearpeak.systems.serving.latency_metrics import Limits, Window, steady, whole
 from nearpeak.systems.serving.loads.arrival_process import Lengths, closed_load, open_load
-from nearpeak.systems.serving.request_columns import Requests
+from nearpeak.systems.serving.request_columns import Floats, Requests
 from nearpeak.systems.serving.serving_outcome import Outcome
 
 REQUEST_COUNTS = (300, 20_000)
@@ -36,8 +37,12 @@ class ServiceQuestion:
     """What the operator sets."""
     requests: Requests | None = None
     """Requests of a trace."""
+    measured_s: Mapping[str, Floats] = field(default_factory=dict)
+    """Latencies of these requests, `ttft`, `tpot` and `latency`, where the trace is the log of a run."""
     rate_per_s: float = 0.0
-    """Rate of Poisson arrivals; 0 for none."""
+    """Rate of arrivals; 0 for none."""
+    gap_cv_ratio: float = 1.0
+    """Standard deviation of the gaps between arrivals over their mean: 1 for Poisson, above 1 bursts, 0 a clock."""
     concurrency: int = 0
     """Clients of a closed loop; 0 for none."""
     input_tokens: Lengths = 1024
@@ -47,9 +52,21 @@ class ServiceQuestion:
     limits: Limits = field(default_factory=Limits)
     """Latencies that a share of the requests must meet."""
     share: float = 0.99
-    """That share."""
+    """That share: 0.5, 0.9 or 0.99, which answers show."""
     seeds: tuple[int, ...] = (0, 1)
     """Seeds of the loads that are drawn."""
+
+    def __post_init__(self) -> None:
+        """Refuse a share whose tail no answer shows, and a question without seeds."""
+        if self.share not in (0.5, 0.9, 0.99) or not self.seeds:
+            raise SpecError(
+                f"service question: share={self.share:g} must be 0.5, 0.9 or 0.99; {len(self.seeds)} seeds, at least 1"
+            )
+
+    @property
+    def tail(self) -> str:
+        """Name of the quantile that limits are compared with, `p99`."""
+        return f"p{100 * self.share:g}"
 
     @property
     def costs(self) -> EngineCosts:
@@ -70,7 +87,7 @@ class ServiceQuestion:
             count = max(REQUEST_COUNTS[0], 4 * self.concurrency)
             return self._marked(closed_load(self.concurrency, count, **lengths), seed)
         count = min(max(round(rate_per_s * LOAD_S), REQUEST_COUNTS[0]), REQUEST_COUNTS[1])
-        return self._marked(open_load(rate_per_s, count, **lengths), seed)
+        return self._marked(open_load(rate_per_s, count, cv=self.gap_cv_ratio, **lengths), seed)
 
     def _marked(self, requests: Requests, seed: int) -> Requests:
         """Return the requests with the classes, adapters and shared prefix that the settings state."""
@@ -135,8 +152,9 @@ class ServiceQuestion:
         lengths = f"{_length_words(self.input_tokens)} tokens in, {_length_words(self.output_tokens)} out"
         if self.concurrency:
             return f"closed loop of {self.concurrency} client{'s' * (self.concurrency > 1)}, {lengths}"
+        gaps = "Poisson" if self.gap_cv_ratio == 1 else f"gamma (cv {self.gap_cv_ratio:g})"
         kind = (
-            "highest Poisson rate within the limits" if self.is_search else f"Poisson arrivals at {self.rate_per_s:g}/s"
+            f"highest {gaps} rate within the limits" if self.is_search else f"{gaps} arrivals at {self.rate_per_s:g}/s"
         )
         return f"{kind}, {lengths}"
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nearpeak.api.serving.request_service import engine_of
 from nearpeak.api.serving.service_question import ServiceQuestion
 from nearpeak.api.serving.serving_plan import kv_token_count, step_table
@@ -15,6 +17,7 @@ from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target
 from nearpeak.systems.serving.latency_metrics import quantile, request_metric, summary, throughput
+from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.systems.serving.serving_outcome import Outcome
 
 if TYPE_CHECKING:
@@ -150,48 +153,58 @@ class Service:
 
     def option(self, outcomes: Sequence[Outcome]) -> ServingOption:
         """Return what runs of one load under several seeds show."""
-        outcome, settings = outcomes[0], self.question.settings
         devices = float(self.device_count)
-        if settings.least_replica_count:
-            length_s = outcome.end_s - float(outcome.requests.arrival_s[0])
-            devices = float(outcome.rented_s.sum()) / length_s * self.layout.device_count
+        if self.question.settings.least_replica_count:
+            length_s = sum(each.end_s - float(each.requests.arrival_s[0]) for each in outcomes)
+            devices = sum(float(each.rented_s.sum()) for each in outcomes) / length_s * self.layout.device_count
         return ServingOption(
             layout=self.layout, replica_count=self.replica_count, kv_token_count=self.kv_tokens(),
-            limiter=self.limiter(outcome), mean_device_count=devices,
-            reused_ratio=float(outcome.reused_count.sum() / outcome.requests.input_count.sum()),
-            class_latencies_s=class_tails(outcome, self.question), **served(outcomes, self.question),
+            limiter=self.limiter(outcomes[0]), mean_device_count=devices, reused_ratio=reused_ratio(outcomes),
+            class_latencies_s=class_tails(outcomes, self.question), **served(outcomes, self.question),
         )  # fmt: skip
 
 
 def served(outcomes: Sequence[Outcome], question: ServiceQuestion) -> dict[str, Any]:
     """Return rates and latencies of runs of one load under several seeds, as fields of an option.
 
-    Requests and output tokens per second are means over the draws, the interval of the rate is their range. Rates of a
-    closed loop are clients over the mean time of a request (Little's law): equal requests end in waves, which no window
-    counts evenly.
+    Requests and output tokens per second are means over the draws, the interval of the rate is their range; latencies
+    are those of the requests of all draws. Rates of a closed loop are clients over the mean time of a request (Little's
+    law): equal requests end in waves, which no window counts evenly.
     """
-    window, outcome = question.window(), outcomes[0]
-    reached = [throughput(each, window(each)) for each in outcomes]
+    window = question.window()
+    reached, latencies = [throughput(each, window(each)) for each in outcomes], summary(*outcomes, window=window)
     rates, tokens = [one["requests"] for one in reached], fmean(one["output_tokens"] for one in reached)
+    rate = fmean(rates)
     if question.concurrency:
         rates = [question.concurrency / request_metric(each, "latency", window(each)).mean() for each in outcomes]
-        tokens = fmean(rates) * question.mean_lengths()[1]
+        rate = question.concurrency / latencies["latency"]["mean"]
+        tokens = rate * question.mean_lengths()[1]
     return {
-        "rate_per_s": float(fmean(rates)), "low_per_s": float(min(rates)), "high_per_s": float(max(rates)),
-        "output_tokens_per_s": float(tokens), "latencies_s": summary(outcome, window(outcome)),
+        "rate_per_s": float(rate), "low_per_s": float(min(rates)), "high_per_s": float(max(rates)),
+        "output_tokens_per_s": float(tokens), "latencies_s": latencies,
     }  # fmt: skip
 
 
-def class_tails(outcome: Outcome, question: ServiceQuestion) -> dict[str, dict[str, float]]:
-    """Return the 99th percentile of each latency by priority class, where there are two."""
-    classes = outcome.requests.classes
-    if classes is None or not classes.any() or classes.all():
-        return {}
-    window, arrivals = question.window()(outcome), outcome.requests.arrival_s
-    inside = (arrivals >= window.start_s) & (arrivals <= window.stop_s)
-    waits = {"ttft": outcome.first_s - arrivals, "latency": outcome.last_s - arrivals}
-    groups = {CLASS_NAMES[0]: (classes == 0) & inside, CLASS_NAMES[1]: (classes > 0) & inside}
+def reused_ratio(outcomes: Sequence[Outcome]) -> float:
+    """Return the share of the tokens of prompts that came from the prefix cache."""
+    whole = sum(int(each.requests.input_count.sum()) for each in outcomes)
+    return sum(int(each.reused_count.sum()) for each in outcomes) / whole
+
+
+def class_tails(outcomes: Sequence[Outcome], question: ServiceQuestion) -> dict[str, dict[str, float]]:
+    """Return the 99th percentile of each latency by priority class, where there are two, over all runs."""
+    values: dict[str, dict[str, list[Floats]]] = {name: {"ttft": [], "latency": []} for name in CLASS_NAMES}
+    for outcome in outcomes:
+        classes, arrivals = outcome.requests.classes, outcome.requests.arrival_s
+        if classes is None or not classes.any() or classes.all():
+            return {}
+        window = question.window()(outcome)
+        inside = (arrivals >= window.start_s) & (arrivals <= window.stop_s)
+        for name, is_member in zip(CLASS_NAMES, (classes == 0, classes > 0), strict=True):
+            values[name]["ttft"].append((outcome.first_s - arrivals)[is_member & inside])
+            values[name]["latency"].append((outcome.last_s - arrivals)[is_member & inside])
+    joined = {name: {kind: np.concatenate(parts) for kind, parts in kinds.items()} for name, kinds in values.items()}
     return {
-        name: {kind: quantile(values[rows], 0.99) for kind, values in waits.items()}
-        for name, rows in groups.items() if rows.any()
+        name: {kind: quantile(each, 0.99) for kind, each in kinds.items()}
+        for name, kinds in joined.items() if len(kinds["ttft"])
     }  # fmt: skip

@@ -164,7 +164,7 @@ def _loop_answer(
     budget = costs.token_budget if costs.chunks_prompts else max(costs.token_budget, 2 * whole)
     engine = costs.engine(kv_tokens // BLOCK_TOKENS // ranks, rank_count=ranks, block_tokens=BLOCK_TOKENS,
                           step_tokens=budget)  # fmt: skip
-    times = closed_loop_times(loop, engine, loop.table(engine, table, costs.graph_sizes),
+    times = closed_loop_times(loop, engine, loop.table(engine, table, costs.graph_sizes, table.prepare),
                               rank_wait_steps=costs.rank_wait_count)  # fmt: skip
     latency_s = times.ttft_s + (loop.output_tokens - 1) * times.tpot_s
     rate = loop.concurrency * loop.output_tokens / latency_s

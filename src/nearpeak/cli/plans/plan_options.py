@@ -1,5 +1,6 @@
 """Options and words that commands of `nearpeak plan` share."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -18,3 +19,33 @@ def as_json(json: bool, text: bool, against: Path | None) -> bool:
             "--json and --against: a comparison has no JSON; compare the JSON of both plans, or drop --json"
         )
     return shared.as_json(json=json, text=text or against is not None)
+
+
+def prices_of(text: str) -> Callable[[str], tuple[float | None, str]]:
+    """Return the function that gives the price of a target's device and hour, and where it was found, of `--price`.
+
+    A file has a table for each target, `usd_per_hour`, `source` and `date`; all of them are needed, as prices change.
+
+    Raises:
+        SpecError: the file is no such TOML; a target that it does not name is refused when it is asked for.
+    """
+    from nearpeak.core.systems.service_words import price_of
+
+    if not text.endswith(".toml"):
+        return lambda target: (price_of(text, target), "")
+    from nearpeak.base.input_files import toml_of_file
+
+    tables = toml_of_file(Path(text), f"--price {text}")
+
+    def stated(target: str) -> tuple[float | None, str]:
+        if target not in tables:
+            raise SpecError(
+                f"--price {text}: names no price of {target}; add [{target}] with usd_per_hour, source and date"
+            )
+        table = tables[target] if isinstance(tables[target], dict) else {}
+        usd, source, date = (table.get(name) for name in ("usd_per_hour", "source", "date"))
+        if not isinstance(usd, int | float) or isinstance(usd, bool) or not 0 < usd < 1e6 or not source or not date:
+            raise SpecError(f"--price {text}: [{target}] needs usd_per_hour above 0, source and date")
+        return float(usd), f"{source}, {date}"
+
+    return stated

@@ -27,13 +27,13 @@ class ServingOption:
     rate_per_s: float
     """Requests per second of all replicas: served, or the most within the limits where these were searched."""
     low_per_s: float
-    """Low end of the 90 % interval of that rate over seeds."""
+    """Low end of the 90 % interval of that rate over seeds; the rate itself where one seed tells none."""
     high_per_s: float
     """High end."""
     output_tokens_per_s: float
     """Generated tokens per second of all replicas at that rate."""
     latencies_s: Mapping[str, Mapping[str, float]]
-    """`ttft`, `tpot`, `latency`, `queue` and `itl` at that rate: mean, p50, p90 and p99."""
+    """`ttft`, `tpot`, `latency`, `queue` and `itl` at that rate: mean, p50, p90 and p99 over all seeds."""
     class_latencies_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The 99th percentile of the same by priority class; empty where all requests are of one."""
     limiter: str
@@ -44,6 +44,14 @@ class ServingOption:
     """Devices that are there in the mean; fewer than all where replicas follow the load."""
     usd_per_million_tokens: float | None = None
     """Cost of a million generated tokens; none without a price."""
+
+    def missed(self, limits_s: Mapping[str, float], tail: str) -> tuple[str, ...]:
+        """Return the latencies whose tail, `p99`, exceeds its limit; requests of one token have no time per token."""
+        return tuple(
+            name
+            for name, limit in limits_s.items()
+            if name in self.latencies_s and self.latencies_s[name][tail] > limit
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,49 @@ class ServiceTimeline:
     """Waiting requests."""
     kv_ratio: tuple[float, ...]
     """KV blocks in use, of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedLatency:
+    """A statistic of the latencies in a request log, and what is predicted for the same requests."""
+
+    name: str
+    """`ttft`, `tpot` or `latency`."""
+    statistic: str
+    """`mean`, `p50` or `p99`."""
+    measured_s: float
+    """Of the log."""
+    predicted_s: float
+    """Of the simulated run of its requests."""
+    request_count: int
+    """Requests that have both."""
+
+    @property
+    def error_ratio(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceEdit:
+    """A change of format or degree, and the decode step that it has at the same load."""
+
+    words: str
+    """Options that state it."""
+    step_s: float | None = None
+    """Expected time of the step; none where the change does not fit."""
+    low_s: float = 0.0
+    """Low end of its 90 % interval by the kernels' own."""
+    high_s: float = 0.0
+    """High end."""
+    now_s: float = 0.0
+    """Time of the step as it is."""
+    kv_token_count: int = 0
+    """Tokens that the caches of all replicas hold."""
+    is_beyond: bool = False
+    """Whether its step lies outside the interval of the present one."""
+    reason: str = ""
+    """Why it does not fit, or is not modelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +155,12 @@ class PlannedServing:
     """Likewise of one request."""
     power_w: float | None = None
     """Mean power of one device at the best rate."""
+    logged: tuple[LoggedLatency, ...] = ()
+    """Predicted latencies beside those of the request log that was served; empty where it holds none."""
+    edits: tuple[ServiceEdit, ...] = ()
+    """Changes of formats and degrees; empty where nobody asked for them."""
+    price_source: str = ""
+    """Where the price of a device was found, and when; empty where it was not stated."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of the loads."""
     neighbour: MeasuredNeighbour | None = None
@@ -115,12 +172,16 @@ class PlannedServing:
     notes: tuple[str, ...] = ()
     """Assumptions, a sentence each."""
 
+    @property
+    def tail(self) -> str:
+        """Name of the quantile that limits are compared with, `p99`."""
+        return f"p{100 * self.share:g}"
+
     def meets_limits(self) -> bool:
         """Return whether the best layout meets every limit."""
         if self.is_searched:
             return bool(self.best.rate_per_s)
-        tails = ((self.best.latencies_s.get(name), limit) for name, limit in self.limits_s.items())
-        return all(not tail or tail["p99"] <= limit for tail, limit in tails)
+        return not self.best.missed(self.limits_s, self.tail)
 
     def record(self) -> dict[str, Any]:
         """Return the answer as plain data."""

@@ -22,8 +22,8 @@ def replica_of(text: str, weights: str = "bf16") -> ServingLayout:
                          attention_dp=degrees["attention_dp"])  # fmt: skip
 
 
-def rate_of(text: str) -> float:
-    """Return the requests per second of `--rate`; 0 where it is not given.
+def rate_of(text: str, option: str = "--rate") -> float:
+    """Return the requests per second of an option; 0 where it is not given.
 
     >>> rate_of("20/s"), rate_of("")
     (20.0, 0.0)
@@ -33,7 +33,7 @@ def rate_of(text: str) -> float:
     except ValueError:
         rate = -1.0
     if text and not 0 < rate < 1e6:
-        raise SpecError(f"--rate {shown(text)}: is not a number of requests per second; e.g. 20/s")
+        raise SpecError(f"{option} {shown(text)}: is not a number of requests per second; e.g. 20/s")
     return rate
 
 

@@ -53,13 +53,19 @@ def _verdict(planned: PlannedServer) -> str:
         within = f"{planned.highest_per_s:,.4g} requests/s" if planned.highest_per_s else "no rate"
         words.append(f"{within} within p99 {brief(planned.limit_s, 's')}")
     if planned.asked is not None:
+        missed = ", beyond the limit" if _is_over(planned.asked, planned) else ""
         words.append(f"at {planned.asked.rate_per_s:g}/s p50 {_time(planned.asked.p50_s, planned)}, p99 "
-                     f"{_time(planned.asked.p99_s, planned)}")  # fmt: skip
+                     f"{_time(planned.asked.p99_s, planned)}{missed}")  # fmt: skip
     verdict = "; ".join(words) + "."
     if planned.cheapest is not None and planned.cheapest_p99_s is not None:
         verdict += (f" Cheapest of {planned.looked_count} settings within the limit: {_words(planned.cheapest)}, p99 "
                     f"{brief(planned.cheapest_p99_s, 's')}.")  # fmt: skip
     return verdict + _assumed(planned)
+
+
+def _is_over(point: LoadPoint, planned: PlannedServer) -> bool:
+    """Return whether the 99th percentile at a load exceeds the limit."""
+    return planned.limit_s is not None and point.p99_s > planned.limit_s
 
 
 def _assumed(planned: PlannedServer) -> str:
@@ -94,17 +100,19 @@ def _streams(planned: PlannedServer) -> Iterator[Block]:
 def _loads(planned: PlannedServer) -> Iterator[Block]:
     if not planned.loads:
         return
-    rows = [_load_row(point, planned.capacity_per_s) for point in planned.loads]
+    rows = [_load_row(point, planned) for point in planned.loads]
     heads = columns(
-        "#load", "#rate|requests per s", "#p50_s|p50", "#p99_s|p99", "#batch|mean batch", "#busy_ratio|busy"
-    )
+        "#load", "#rate|requests per s", "#p50_s|p50", "#p99_s|p99", "#batch|mean batch", "#busy_ratio|busy",
+        *(["limit"] if planned.limit_s is not None else []),
+    )  # fmt: skip
     yield Table(columns=heads, rows=rows, name="loads", caption="Latencies against load")
 
 
-def _load_row(point: LoadPoint, capacity: float) -> tuple[object, ...]:
+def _load_row(point: LoadPoint, planned: PlannedServer) -> tuple[object, ...]:
+    limit = () if planned.limit_s is None else ("missed" if _is_over(point, planned) else "met",)
     rate = Cell(value=point.rate_per_s, text=f"{point.rate_per_s:,.4g}")
-    return (percent(point.rate_per_s / capacity), rate, point.p50_s, point.p99_s, f"{point.mean_batch:.1f}",
-            point.busy_ratio)  # fmt: skip
+    load = percent(point.rate_per_s / planned.capacity_per_s)
+    return (load, rate, point.p50_s, point.p99_s, f"{point.mean_batch:.1f}", point.busy_ratio, *limit)  # fmt: skip
 
 
 def _why(planned: PlannedServer) -> Iterator[Block]:

@@ -41,8 +41,10 @@ def document_of(planned: PlannedServing) -> Document:
     """Return the service as a document."""
     blocks: list[Block] = [
         _latencies(planned, BRIEF),
+        *_logged(planned),
         *_classes(planned),
         *_step(planned),
+        *_edits(planned),
         *_options(planned),
         *_trust(planned),
     ]
@@ -61,19 +63,17 @@ def choice_document(choice: ServiceChoice) -> Document:
     best, rows = choice.plans[0], []
     for plan, is_front in zip(choice.plans, choice.front, strict=True):
         option, cost = plan.best, plan.best.usd_per_million_tokens
-        meets = plan.meets_limits()
-        reached = "misses" if option.rate_per_s else "none"
-        rate = Cell(
-            value=option.rate_per_s if meets else 0.0, text=figure_of_three(option.rate_per_s) if meets else reached
-        )
+        is_over = bool(option.missed(plan.limits_s, plan.tail))
         joules = plan.energy_j_per_token
         rows.append((
             Cell(value=is_front, text="*" if is_front else " "),
             f"{plan.device_count} × {plan.target}, {_layout(option)}",
-            rate, _tail(option, "ttft"), _tail(option, "tpot"), "–" if cost is None else f"{cost:,.2f}",
+            _rate_cell(option, is_over=is_over), _tail(option, "ttft", plan.tail), _tail(option, "tpot", plan.tail),
+            "–" if cost is None else f"{cost:,.2f}",
             "–" if joules is None else brief(joules, "J"),
         ))  # fmt: skip
-    heads = ("front|", "~service", "#requests per s", "#p99 first", "#p99 token", "#usd|$ per M", "+#per token")
+    tail = best.tail
+    heads = ("front|", "~service", "#requests per s", f"#{tail} first", f"#{tail} token", "#usd|$ per M", "+#per token")
     counted = f"{sum(choice.front)} of {len(choice.plans)}"
     blocks: list[Block] = [
         Table(columns=columns(*heads), rows=rows, name="services", caption="Services, best first"),
@@ -89,6 +89,13 @@ def choice_document(choice: ServiceChoice) -> Document:
     )  # fmt: skip
 
 
+def _rate_cell(option: ServingOption, *, is_over: bool) -> Cell:
+    """Return the rate of a layout; one beyond the limits counts as 0 and says so."""
+    if not option.rate_per_s or is_over:
+        return Cell(value=0.0, text="misses" if option.rate_per_s else "none")
+    return Cell(value=option.rate_per_s, text=figure_of_three(option.rate_per_s))
+
+
 def _layout(option: ServingOption) -> str:
     """Return replicas and layout in words."""
     first = f"{option.replica_count} × ({option.layout.words})"
@@ -101,7 +108,10 @@ def _verdict(planned: PlannedServing) -> str:
     """Return the answer in one or two sentences."""
     best = planned.best
     if not best.rate_per_s:
-        reached = ", ".join(f"{name} {_tail(best, name)}" for name in planned.limits_s)
+        reached = ", ".join(
+            f"{planned.tail} {_NAMES[name]} {_tail(best, name, planned.tail)} of {show(limit, 's')}"
+            for name, limit in planned.limits_s.items()
+        )
         return f"No rate meets the limits: at best {reached} with {_layout(best)}; limited by {best.limiter}."
     ends = (
         f" ({figure_of_three(best.low_per_s)} to {figure_of_three(best.high_per_s)})"
@@ -110,7 +120,7 @@ def _verdict(planned: PlannedServing) -> str:
     )
     words = [f"{figure_of_three(best.rate_per_s)} requests/s{ends} by {_layout(best)}"]
     tails = [
-        f"p{100 * planned.share:g} {_NAMES[name]} {_tail(best, name)}"
+        f"{planned.tail} {_NAMES[name]} {_tail(best, name, planned.tail)}"
         + (f" of {show(planned.limits_s[name], 's')}" if name in planned.limits_s else "")
         for name in planned.limits_s or ("ttft", "tpot")
     ]
@@ -120,10 +130,7 @@ def _verdict(planned: PlannedServing) -> str:
         words.append(f"${best.usd_per_million_tokens:,.2f} per M output tokens")
     if planned.energy_j_per_token is not None:
         words.append(f"{brief(planned.energy_j_per_token, 'J')} per token")
-    missed = [
-        name for name, limit in planned.limits_s.items()
-        if not planned.meets_limits() and name in best.latencies_s and best.latencies_s[name]["p99"] > limit
-    ]  # fmt: skip
+    missed = best.missed(planned.limits_s, planned.tail)
     verdict = f" The limit of {' and '.join(_NAMES[name] for name in missed)} is missed." if missed else ""
     return f"{'; '.join(words)}; limited by {best.limiter}.{verdict}"
 
@@ -157,6 +164,18 @@ def _latencies(planned: PlannedServing, which: Sequence[str]) -> Table:
             rows.append((title, *(values[kind] for kind in names), "–" if limit is None else show(limit, "s")))
     heads = ("latency", *(f"#{name}_s|{name}" for name in names), "#limit")
     return Table(columns=columns(*heads), rows=rows, name="latencies", caption="Latencies at that rate")
+
+
+def _logged(planned: PlannedServing) -> Iterator[Block]:
+    """Yield the latencies of the request log that was served beside the predicted ones."""
+    if planned.logged:
+        rows = [
+            (_NAMES[row.name], row.statistic, row.measured_s, row.predicted_s,
+             Cell(value=row.error_ratio, text=f"{100 * row.error_ratio:+.1f} %")) for row in planned.logged
+        ]  # fmt: skip
+        heads = columns("latency", "of", "#measured_s|measured", "#predicted_s|predicted", "#error_ratio|error")
+        count = max(row.request_count for row in planned.logged)
+        yield Table(columns=heads, rows=rows, name="logged", caption=f"Against the log of {count:,} requests")
 
 
 def _classes(planned: PlannedServing) -> Iterator[Block]:
@@ -211,18 +230,36 @@ def _advice(name: str, option: ServingOption) -> str:
     return _ADVICE[name]
 
 
+def _edits(planned: PlannedServing) -> Iterator[Block]:
+    """Yield changes of formats and degrees with the step that each has at the same load."""
+    if not planned.edits:
+        return
+    rows: list[tuple[object, ...]] = []
+    for edit in planned.edits:
+        if edit.step_s is None:
+            rows.append((edit.words, Cell(value=None, text="–"), Cell(value=None, text="–"), "–", edit.reason))
+            continue
+        change = edit.step_s / edit.now_s - 1
+        rows.append((
+            edit.words, edit.step_s, Cell(value=change, text=f"{100 * change:+.0f} %"), f"{edit.kv_token_count:,}",
+            "beyond the interval" if edit.is_beyond else "within the interval",
+        ))  # fmt: skip
+    heads = columns("change", "#step_s|step", "#change_ratio|against now", "#cache tokens", "~+remark")
+    yield Table(columns=heads, rows=rows, name="edits", caption="What to change: a decode step at the same load")
+
+
 def _options(planned: PlannedServing) -> Iterator[Block]:
     """Yield the layouts that were looked at, and those that cannot serve."""
     if len(planned.options) > 1:
         rows = []
         for option in planned.options:
             cost = option.usd_per_million_tokens
-            rate = Cell(
-                value=option.rate_per_s, text=figure_of_three(option.rate_per_s) if option.rate_per_s else "none"
-            )
+            rate = _rate_cell(option, is_over=bool(option.missed(planned.limits_s, planned.tail)))
             price = Cell(value=cost, text="–" if cost is None else f"{cost:,.2f}")
-            rows.append((_layout(option), rate, _tail(option, "ttft"), _tail(option, "tpot"), price, option.limiter))
-        heads = ("~layout", "#requests per s|requests/s", "#p99 first", "#p99 token", "#usd|$ per M", "~+limited by")
+            tails = (_tail(option, name, planned.tail) for name in ("ttft", "tpot"))
+            rows.append((_layout(option), rate, *tails, price, option.limiter))
+        first, token = (f"#{planned.tail} {name}" for name in ("first", "token"))
+        heads = ("~layout", "#requests per s|requests/s", first, token, "#usd|$ per M", "~+limited by")
         yield Table(columns=columns(*heads), rows=rows, name="layouts", caption="Layouts, best first")
     for words, reason in planned.refused.items():
         yield Text(f"{words}: {reason}", "muted")
@@ -239,7 +276,8 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
         f"Seeds: {', '.join(map(str, planned.seeds))}. Cache of a replica: {planned.best.kv_token_count:,} tokens."
     )
     if planned.usd_per_device_hour is not None:
-        yield Text(f"A device costs ${planned.usd_per_device_hour:,.3g} an hour.")
+        source = f" ({planned.price_source})" if planned.price_source else ""
+        yield Text(f"A device costs ${planned.usd_per_device_hour:,.3g} an hour{source}.")
     if planned.power_w is not None:
         request = "" if planned.request_energy_j is None else f"{brief(planned.request_energy_j, 'J')} per request; "
         yield Text(

@@ -1,18 +1,18 @@
 """Service of clients that each wait for their answer before they ask again: TTFT and TPOT at constant concurrency."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nearpeak.core.systems.serving_engine import Engine
-from nearpeak.core.systems.step_batch import TimeSource
+from nearpeak.core.systems.step_batch import StepBatch, TimeSource
 from nearpeak.errors import SpecError
 from nearpeak.systems.serving.latency_metrics import request_metric
 from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.serving_run import serve
-from nearpeak.systems.serving.step_grid import StepGrid, rank_source, tabulate
+from nearpeak.systems.serving.step_grid import StepGrid, rank_source, tabulate, whole_batch
 
 MOST_REQUESTS = 1_000_000
 """Requests of a loop that is simulated."""
@@ -62,12 +62,16 @@ class ClosedLoop:
             concurrency_count=self.concurrency,
         )  # fmt: skip
 
-    def table(self, engine: Engine, source: TimeSource, sizes: Sequence[int] = ()) -> StepGrid:
+    def table(
+        self, engine: Engine, source: TimeSource, sizes: Sequence[int] = (),
+        prepare: Callable[[Iterable[StepBatch]], None] | None = None,
+    ) -> StepGrid:  # fmt: skip
         """Return the times of the steps that such requests make: few lengths of cache, all batches up to the clients'.
 
         Args:
             source: times by the batches of all attention ranks together.
             sizes: batch sizes with a captured graph.
+            prepare: is told all batches that the source will be asked about.
         """
         inputs, ranks = self.input_tokens, engine.rank_count
         longest = inputs + int(np.ceil(self.output_tokens * (1 + self.output_spread)))
@@ -77,6 +81,7 @@ class ClosedLoop:
             sequence_count=min(engine.sequence_count, self.concurrency), context_token_count=longest,
             sizes=[size for size in sizes if size % ranks == 0], caches=caches,
             prefixes=(1, *(-(-inputs * part // 8) for part in (1, 2, 4, 6)), longest),
+            prepare=prepare and (lambda batches: prepare(whole_batch(batch, ranks) for batch in batches)),
         )  # fmt: skip
 
 

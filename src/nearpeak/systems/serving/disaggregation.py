@@ -70,7 +70,8 @@ def serve_disaggregated(
 
     The first token comes from the first pool. Caches leave a replica one after the other; where layers are sent as they
     are computed, what its prompt's steps cover is hidden. The second pool reserves blocks when a cache arrives: caches
-    that wait for blocks wait there, and never hold up the first pool.
+    that wait for blocks wait there, and never hold up the first pool. Both pools serve urgent classes first
+    and need the adapter of a request, as its keys, values and next tokens are those of the adapter; each loads its own.
 
     A closed loop is solved in rounds: requests arrive when earlier ones finish, as found in the round before; each
     round settles a further stretch of time, until nothing changes.
@@ -105,10 +106,11 @@ def _serve_open(
         return DisaggregatedOutcome(prompts=first, decodes=None, requests=whole, transfer_s=transfer)
     transfer[rows] = _transfers(first, rows, link)
     order = rows[np.argsort(first.first_s[rows] + transfer[rows], kind="stable")]
+    classes, adapters = (None if column is None else column[order] for column in (requests.classes, requests.adapters))
     second = serve(
         Requests(
             arrival_s=(first.first_s + transfer)[order], input_count=requests.input_count[order],
-            output_count=requests.output_count[order],
+            output_count=requests.output_count[order], classes=classes, adapters=adapters,
         ),
         decodes.engine, decodes.table, replica_count=decodes.replica_count, router=decodes.router, has_cache=True,
         is_logged=is_logged,

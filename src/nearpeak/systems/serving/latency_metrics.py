@@ -1,6 +1,6 @@
 """Latencies, throughput and goodput of a serving run, derived from the times of its requests and steps."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,19 +165,28 @@ def throughput(outcome: Outcome, window: Window | None = None) -> Mapping[str, f
     }
 
 
-def summary(outcome: Outcome, window: Window | None = None) -> Mapping[str, Mapping[str, float]]:
-    """Return mean, p50, p90 and p99 of each latency in seconds, over the requests that arrive in the window."""
+def summary(
+    *outcomes: Outcome, window: Callable[[Outcome], Window] | None = None
+) -> Mapping[str, Mapping[str, float]]:  # fmt: skip
+    """Return mean, p50, p90 and p99 of each latency in seconds, over requests of all runs that arrive in the window.
+
+    Args:
+        window: gives the part of a run that counts; all of it by default.
+    """
     table = {}
     for name in ("ttft", "tpot", "latency", "queue"):
-        values = request_metric(outcome, name, window)
+        values = np.concatenate([request_metric(each, name, window(each) if window else None) for each in outcomes])
         if len(values):
-            table[name] = {"mean": float(values.mean())} | {
-                f"p{share}": quantile(values, share / 100) for share in (50, 90, 99)
-            }
-    if outcome.steps is not None:
-        gaps, weights = token_gaps(outcome)
+            table[name] = _statistics(values)
+    if all(each.steps is not None for each in outcomes):
+        parts = [token_gaps(each) for each in outcomes]
+        gaps, weights = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         if weights.sum() > 0:
-            table["itl"] = {"mean": float(np.average(gaps, weights=weights))} | {
-                f"p{share}": quantile(gaps, share / 100, weights) for share in (50, 90, 99)
-            }
+            table["itl"] = _statistics(gaps, weights)
     return table
+
+
+def _statistics(values: Floats, weights: Floats | None = None) -> dict[str, float]:
+    return {"mean": float(np.average(values, weights=weights))} | {
+        f"p{share}": quantile(values, share / 100, weights) for share in (50, 90, 99)
+    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,13 +27,17 @@ class Capacity:
     """The highest rate within limits; 0 where no rate meets them."""
 
     rate_per_s: float
-    """Requests per second: the mean over seeds."""
+    """Requests per second, to three digits: the requests of all seeds together meet each limit at this very rate."""
     low_per_s: float
-    """Lower end of the 90 % interval of that mean."""
+    """Lower end of its 90 % interval, by the rates that single seeds reach; the rate itself with one seed."""
     high_per_s: float
     """Upper end."""
+    tried_per_s: float
+    """Rate that latencies and runs are those of: the same, or the lowest rate tried where none meets the limits."""
+    outcomes: tuple[Outcome, ...]
+    """Runs at that rate, one for each seed."""
     reached_s: Mapping[str, float]
-    """The quantile of each limited latency in seconds at the rate found, or at the lowest rate tried."""
+    """The quantile of each limited latency in seconds at that rate, over the requests of all seeds."""
     limits: Limits
     """Limits."""
     share_ratio: float
@@ -52,19 +57,33 @@ class Capacity:
         return f"{self.rate_per_s:.3g} requests/s {ends} at {words}; limited by {self.limiter}"
 
 
+class _Trial(NamedTuple):
+    """Runs at one rate."""
+
+    rate_per_s: float
+    outcomes: tuple[Outcome, ...]
+    tails_s: Mapping[str, float]
+    """Quantiles over the requests of all seeds."""
+    is_within: bool
+    passes: tuple[bool, ...]
+    """Of each seed, whether its own requests meet the limits."""
+
+
 def capacity(
     run: Callable[[float, int], Outcome], limits: Limits, *, low_per_s: float, high_per_s: float,
     seeds: Sequence[int], share: float = 0.99, tolerance_ratio: float = 0.01,
     window: Callable[[Outcome], Window] | None = None, bound: Callable[[Outcome], str] | None = None,
 ) -> Capacity:  # fmt: skip
-    """Return the highest rate at which a share of the requests meets each limit, by bisection for each seed.
+    """Return the highest rate at which a share of the requests of all seeds meets each limit, by bisection.
+
+    Rates are of three digits, so that a rate as it is printed is the one that was run.
 
     Args:
         run: serves a load of a rate and a seed; the same seed must give the same requests at every rate (common random
             numbers), and the run must record its steps, so that the limiter can be named.
         low_per_s: rate from which the search starts; if it fails, no rate is found.
         high_per_s: highest rate tried; a capacity that reaches it says so.
-        tolerance_ratio: width at which the bisection of a seed ends, over its rate.
+        tolerance_ratio: width at which a bisection ends, over its rate.
         window: part of a run that counts; all of it by default.
         bound: names what holds requests up in a run; `bound_resource` by default.
     """
@@ -74,48 +93,102 @@ def capacity(
             f"{len(seeds)} seeds, {low_per_s:g} and {high_per_s:g} per second"
         )
 
-    def quantiles(rate: float, seed: int) -> tuple[Outcome, dict[str, float]]:
-        outcome, tails = run(rate, seed), {}
-        for name, _ in limits.items():
-            values = request_metric(outcome, name, window(outcome) if window else None)
-            tails[name] = quantile(values, share) if len(values) else 0.0
-        return outcome, tails
+    def trial(rate_per_s: float, drawn: Sequence[int] = seeds) -> _Trial:
+        return _trial(rate_per_s, [run(rate_per_s, seed) for seed in drawn], limits, share, window)
 
-    rates, reached, failed = [], [], None
-    for seed in seeds:
-        outcome, values = quantiles(low_per_s, seed)
-        if not _within(values, limits):
-            return Capacity(
-                rate_per_s=0.0, low_per_s=0.0, high_per_s=0.0, reached_s=values, limits=limits, share_ratio=share,
-                limiter=_limiter(outcome, values, limits, bound),
-            )  # fmt: skip
-        low, high = low_per_s, high_per_s
-        while high - low > tolerance_ratio * low:
-            middle = (low * high) ** 0.5
-            outcome, tried = quantiles(middle, seed)
-            if _within(tried, limits):
-                low, values = middle, tried
-            else:
-                high, failed = middle, (outcome, tried)
-        rates.append(low)
-        reached.append(values)
-    mean, half = mean_interval(np.array(rates))
+    def alone(seed: int) -> Callable[[float], bool]:
+        return lambda rate_per_s: trial(rate_per_s, [seed]).is_within
+
+    best = trial(three_digits(low_per_s))
+    if not best.is_within:
+        return Capacity(
+            rate_per_s=0.0, low_per_s=0.0, high_per_s=0.0, tried_per_s=best.rate_per_s, outcomes=best.outcomes,
+            reached_s=best.tails_s, limits=limits, share_ratio=share, limiter=_limiter(best, limits, bound),
+        )  # fmt: skip
+    passes, failed, high = {best.rate_per_s: best.passes}, None, high_per_s
+    while (middle := rate_between(best.rate_per_s, high, tolerance_ratio)) is not None:
+        tried = trial(middle)
+        passes[middle] = tried.passes
+        if tried.is_within:
+            best = tried
+        else:
+            failed, high = tried, middle
+    ratio = _half_ratio(passes, [alone(seed) for seed in seeds], tolerance_ratio)
     return Capacity(
-        rate_per_s=mean, low_per_s=max(mean - half, 0.0), high_per_s=mean + half, limits=limits, share_ratio=share,
-        reached_s={name: float(np.mean([values[name] for values in reached])) for name, _ in limits.items()},
-        limiter=_limiter(*failed, limits, bound) if failed else f"the highest rate tried, {high_per_s:g}/s",
+        rate_per_s=best.rate_per_s, low_per_s=best.rate_per_s * max(1 - ratio, 0.0),
+        high_per_s=best.rate_per_s * (1 + ratio), tried_per_s=best.rate_per_s, outcomes=best.outcomes,
+        reached_s=best.tails_s, limits=limits, share_ratio=share,
+        limiter=_limiter(failed, limits, bound) if failed else f"the highest rate tried, {high_per_s:g}/s",
     )  # fmt: skip
 
 
-def _within(values: Mapping[str, float], limits: Limits) -> bool:
-    return all(values[name] <= limit for name, limit in limits.items())
+def three_digits(rate_per_s: float) -> float:
+    """Return a rate as it is printed.
+
+    >>> three_digits(14.26)
+    14.3
+    """
+    return float(f"{rate_per_s:.3g}")
 
 
-def _limiter(
-    outcome: Outcome, values: Mapping[str, float], limits: Limits, bound: Callable[[Outcome], str] | None
-) -> str:
-    metrics = [name for name, limit in limits.items() if values[name] > limit]
-    return f"{' and '.join(metrics)}, by {(bound or bound_resource)(outcome)}"
+def rate_between(low: float, high: float, tolerance_ratio: float) -> float | None:
+    """Return a rate of three digits between two rates; none where they are as near as is wanted or can be.
+
+    >>> rate_between(1.0, 2.0, 0.01), rate_between(1.0, 1.01, 1e-6)
+    (1.41, None)
+    """
+    middle = three_digits((low * high) ** 0.5)
+    return middle if high - low > tolerance_ratio * low and low < middle < high else None
+
+
+def _trial(
+    rate_per_s: float, outcomes: Sequence[Outcome], limits: Limits, share: float,
+    window: Callable[[Outcome], Window] | None,
+) -> _Trial:  # fmt: skip
+    """Return what runs of one rate reach, together and each by itself."""
+
+    def tail(values: Floats) -> float:
+        return quantile(values, share) if len(values) else 0.0
+
+    windows = [window(outcome) if window else None for outcome in outcomes]
+    columns = {
+        name: [request_metric(outcome, name, part) for outcome, part in zip(outcomes, windows, strict=True)]
+        for name, _ in limits.items()
+    }
+    tails = {name: tail(np.concatenate(parts)) for name, parts in columns.items()}
+    return _Trial(
+        rate_per_s, tuple(outcomes), tails, all(tails[name] <= limit for name, limit in limits.items()),
+        tuple(all(tail(columns[name][place]) <= limit for name, limit in limits.items())
+              for place in range(len(outcomes))),
+    )  # fmt: skip
+
+
+def _seed_rate(passes: dict[float, bool], holds: Callable[[float], bool], tolerance_ratio: float) -> float:
+    """Return the rate up to which one seed meets the limits, from rates that are known and some between them."""
+    high = min((rate for rate, is_within in passes.items() if not is_within), default=max(passes))
+    low = max((rate for rate, is_within in passes.items() if is_within and rate <= high), default=min(passes))
+    while (middle := rate_between(low, high, tolerance_ratio)) is not None:
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _half_ratio(
+    passes: Mapping[float, tuple[bool, ...]], holds: Sequence[Callable[[float], bool]], tolerance_ratio: float
+) -> float:
+    """Return half of the 90 % interval of the mean rate of seeds over that mean; 0 for one seed, which tells none."""
+    if len(holds) < 2:
+        return 0.0
+    rates = [
+        _seed_rate({rate: each[place] for rate, each in passes.items()}, one, tolerance_ratio)
+        for place, one in enumerate(holds)
+    ]
+    mean, half = mean_interval(np.array(rates))
+    return half / mean
+
+
+def _limiter(trial: _Trial, limits: Limits, bound: Callable[[Outcome], str] | None) -> str:
+    metrics = [name for name, limit in limits.items() if trial.tails_s[name] > limit]
+    return f"{' and '.join(metrics)}, by {(bound or bound_resource)(trial.outcomes[0])}"
 
 
 def bound_resource(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.systems.serving import engine_state as layout
 from nearpeak.systems.serving.policies import POLICIES
 from nearpeak.systems.serving.replica_loop import LEAST_KV, PREFIX_AWARE, ROUND_ROBIN, serve_arrivals
-from nearpeak.systems.serving.request_columns import Requests
+from nearpeak.systems.serving.request_columns import Ints, Requests
 from nearpeak.systems.serving.scheduling_policy import RESERVATIONS, VICTIMS, SchedulingPolicy
 from nearpeak.systems.serving.serving_outcome import Outcome, StepLog
 from nearpeak.systems.serving.step_grid import StepGrid
@@ -206,7 +206,7 @@ def _state(
     columns[layout.CLASS] = 0 if requests.classes is None else requests.classes
     hashes = np.zeros(0, np.int64)
     if rules[layout.HASH_TOKENS] and requests.hash_ids is not None and requests.hash_starts is not None:
-        hashes = np.unique(requests.hash_ids, return_inverse=True)[1].astype(np.int64)
+        hashes = np.unique(_hash_keys(requests, requests.hash_ids), return_inverse=True)[1].astype(np.int64)
         columns[layout.HASHES] = np.minimum(requests.hash_counts(), requests.input_count // requests.hash_token_count)
         columns[layout.HASH_START] = requests.hash_starts[:-1]
     blocks, classes = int(hashes.max(initial=-1)) + 1, int(columns[layout.CLASS].max()) + 1
@@ -234,6 +234,20 @@ def _state(
         queues=absent(2, classes), cache=absent(3, blocks), adapters=users, log=np.zeros((rows, layout.LOG_COLUMNS)),
         marks=marks,
     )  # fmt: skip
+
+
+def _hash_keys(requests: Requests, hash_ids: Ints) -> Ints:
+    """Return hash blocks that differ where adapters do, as the cache of a prompt is that of its adapter.
+
+    Source: vllm-project/vllm, v1/core/kv_cache_utils.py (generate_block_hash_extra_keys: the adapter is a part of the
+    hash).
+    """
+    if requests.adapters is None:
+        return hash_ids
+    numbers = np.unique(hash_ids, return_inverse=True)[1].astype(np.int64)
+    adapters = np.repeat(requests.adapters + 1, requests.hash_counts())
+    keys: Ints = numbers * (int(adapters.max(initial=0)) + 1) + adapters
+    return keys
 
 
 def _outcome(requests: Requests, engine: Engine, state: layout.State, steps: StepLog | None) -> Outcome:

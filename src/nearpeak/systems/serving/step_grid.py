@@ -1,6 +1,6 @@
 """Step times as a table, made from any time source, so that compiled loops can look them up."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,17 +59,22 @@ def rank_source(source: TimeSource, rank_count: int) -> TimeSource:
     >>> rank_source(lambda batch: float(batch.decode_tokens), 4)(StepBatch.of_decode(8, kv_count=800))
     32.0
     """
+    return lambda batch: source(whole_batch(batch, rank_count))
 
-    def ask(batch: StepBatch, /) -> float:
-        whole = StepBatch(*(value * rank_count for value in batch))
-        return source(whole._replace(longest_kv=batch.longest_kv))
 
-    return ask
+def whole_batch(batch: StepBatch, rank_count: int) -> StepBatch:
+    """Return the batch of as many ranks that each have the same one.
+
+    >>> whole_batch(StepBatch.of_decode(2, kv_count=20), 4).decode_kv
+    80
+    """
+    return StepBatch(*(value * rank_count for value in batch))._replace(longest_kv=batch.longest_kv)
 
 
 def tabulate(
     source: TimeSource, *, step_token_count: int, sequence_count: int, context_token_count: int,
     sizes: Sequence[int] = (), caches: Sequence[int] = (), prefixes: Sequence[int] = (),
+    prepare: Callable[[Sequence[StepBatch]], None] | None = None,
 ) -> StepGrid:  # fmt: skip
     """Return the table of a time source within limits of tokens per step, sequences and context.
 
@@ -79,6 +84,7 @@ def tabulate(
         caches: cached tokens of a decoding sequence that are knots, for loads that know them; spread over the context
             otherwise.
         prefixes: mean keys of new tokens of prompts likewise.
+        prepare: is told all batches that the source will be asked about, so that it can predict them together.
 
     Raises:
         SpecError: the source answers with a time that is not above 0 and finite.
@@ -94,7 +100,17 @@ def tabulate(
     prompts = _knots(max(step_token_count, 2))[::2]
     prompts = np.append(prompts[prompts < step_token_count], max(step_token_count, 2))
     keys = np.unique(np.round([*prefixes] if prefixes else [1.0, *np.geomspace(16, max(context, 128), 24)]))
-    return _table(source, decodes, cache_knots, tokens, prompts, keys.astype(np.float64))
+    knots = (decodes, cache_knots, tokens, prompts, keys.astype(np.float64))
+    if prepare is not None:
+        batches: list[StepBatch] = []
+
+        def foresee(batch: StepBatch, /) -> float:
+            batches.append(batch)
+            return 1.0
+
+        _table(foresee, *knots)
+        prepare(batches)
+    return _table(source, *knots)
 
 
 def _knots(last: int, extra: Sequence[int] = ()) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Time of one step of a serving engine, from tables of predicted kernel times."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ FAMILIES = ("product", "attention", "pointwise", "collective")
 _PRODUCTS = frozenset({"gemm", "scaled_gemm", "grouped_gemm"})
 _ENDS = 3
 """Expected time, low end, high end."""
+_UNKNOWN = np.zeros((len(FAMILIES), _ENDS))
 FINE, MIDDLE = 64, 512
 """Tokens up to which each number is predicted by itself, and up to which multiples of 8 are."""
 KEYS_PER_OCTAVE = 4
@@ -66,6 +67,7 @@ class StepTable:
         self.rank = rank
         self._kernel_times = kernel_times
         self._sums: dict[tuple[str, float, float], Any] = {}
+        self._foreseen: dict[tuple[str, float, float], None] | None = None
         calls = token_calls(rank, 1, is_prompt=True)
         self.kernel_count = sum(call.times * call.kernel_count for call in calls) + rank.shape.layer_count
         self.kernel_count += sum(call.times for call in adapter_calls(rank, 1, 1))
@@ -73,6 +75,14 @@ class StepTable:
     def __call__(self, batch: StepBatch, /) -> float:
         """Return the seconds of a step (the protocol `TimeSource`)."""
         return self.seconds(batch).time_s
+
+    def prepare(self, batches: Iterable[StepBatch]) -> None:
+        """Predict what steps of these batches need, the kernels of all of them together."""
+        self._foreseen = {}
+        for batch in batches:
+            self.parts_s(batch)
+        knots, self._foreseen = list(self._foreseen), None
+        self._known(knots)
 
     def seconds(self, batch: StepBatch) -> StepSeconds:
         """Return the time of a step and its parts."""
@@ -152,7 +162,10 @@ class StepTable:
         return first if high == low else first + (place - low) / (high - low) * (last - first)
 
     def _known(self, knots: Sequence[tuple[str, float, float]]) -> list[Any]:
-        """Return the times at knots by family, seconds [families, 3]; new ones are predicted together."""
+        """Return the times at knots by family, seconds [families, 3]; new ones are predicted together, or foreseen."""
+        if self._foreseen is not None:
+            self._foreseen |= dict.fromkeys(knots)
+            return [_UNKNOWN] * len(knots)
         new = [knot for knot in dict.fromkeys(knots) if knot not in self._sums]
         if new:
             lists = [list(self._calls(*knot)) for knot in new]

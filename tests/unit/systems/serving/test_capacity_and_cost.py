@@ -48,6 +48,25 @@ def test_a_tighter_limit_never_raises_the_capacity():
     assert rates[-1] > 0
 
 
+def test_the_tail_over_all_seeds_meets_the_limit_at_the_rate_found_and_not_at_the_next():
+    run = runner(Engine(policy="vllm", kv_block_count=400), count=60)
+    limits, seeds = Limits(ttft_s=0.05, tpot_s=0.012), (1, 2)
+    answer = capacity(run, limits, low_per_s=0.5, high_per_s=200, seeds=seeds, tolerance_ratio=0.03)
+    assert answer.rate_per_s == answer.tried_per_s == float(f"{answer.rate_per_s:.3g}")
+    shown = summary(*(run(answer.rate_per_s, seed) for seed in seeds))
+    assert {name: shown[name]["p99"] for name in ("ttft", "tpot")} == answer.reached_s
+    assert summary(*answer.outcomes) == shown
+    assert all(answer.reached_s[name] <= limit for name, limit in limits.items())
+    beyond = summary(*(run(1.04 * answer.rate_per_s, seed) for seed in seeds))
+    assert any(beyond[name]["p99"] > limit for name, limit in limits.items())
+
+
+def test_one_seed_tells_no_interval():
+    answer = capacity(runner(Engine(policy="vllm", kv_block_count=400)), Limits(tpot_s=0.012), low_per_s=0.5,
+                      high_per_s=200, seeds=(1,), tolerance_ratio=0.05)  # fmt: skip
+    assert answer.low_per_s == answer.rate_per_s == answer.high_per_s
+
+
 def test_limits_that_no_rate_meets_say_what_was_reached_and_what_binds():
     answer = capacity(runner(Engine(policy="vllm", kv_block_count=400)), Limits(tpot_s=1e-3, ttft_s=9), low_per_s=0.5,
                       high_per_s=10, seeds=(1,))  # fmt: skip
@@ -83,7 +102,7 @@ def test_the_ramp_of_a_closed_loop_is_left_out():
     load = closed_load(30, 200, input_count=500, output_count=50, seed=0)
     outcome = serve(load, Engine(policy="vllm", kv_block_count=2000), GRID, is_logged=True)
     part = steady(outcome, ramp_count=30)
-    assert summary(outcome, part)["ttft"]["mean"] < summary(outcome)["ttft"]["mean"]
+    assert summary(outcome, window=lambda _: part)["ttft"]["mean"] < summary(outcome)["ttft"]["mean"]
     assert part.start_s > 0
     assert throughput(outcome, part)["output_tokens"] > throughput(outcome)["output_tokens"]
     assert set(summary(outcome)) <= set(latency_metrics.DEFINITIONS)

@@ -8,7 +8,7 @@ import pytest
 
 from nearpeak.errors import SpecError
 from nearpeak.systems.serving.loads.arrival_process import closed_load, gap_variation, open_load
-from nearpeak.systems.serving.loads.request_file import read_requests
+from nearpeak.systems.serving.loads.request_file import read_log, read_requests
 from nearpeak.systems.serving.request_columns import Requests, prefix_hit_ratio
 
 TRACES = Path(__file__).resolve().parents[5] / "shared" / "scale" / "traces"
@@ -116,3 +116,82 @@ def test_a_trace_may_say_who_goes_first_and_which_adapter_is_asked_for(tmp_path)
     path.write_text("arrival_s,input_tokens,output_tokens,priority\n0,5,2,-1\n", "utf-8")
     with pytest.raises(SpecError, match="priority -1 is no whole number from 0"):
         read_requests(path)
+
+
+DETAILS = {"start_times": [5.0, 4.0, 6.0], "input_lens": [20, 10, 9], "output_lens": [3, 2, 0], "completed": 2,
+           "ttfts": [0.1, 0.2, 0.0], "itls": [[0.01, 0.03], [0.05], []]}  # fmt: skip
+AIPERF = [
+    {"metadata": {"request_start_ns": 5_000_000_000}, "error": None, "metrics": {
+        "input_sequence_length": {"value": 20, "unit": "tokens"},
+        "output_sequence_length": {"value": 3, "unit": "tokens"},
+        "time_to_first_token": {"value": 100, "unit": "ms"}, "request_latency": {"value": 140, "unit": "ms"}}},
+    {"metadata": {"request_start_ns": 4_000_000_000}, "error": None, "metrics": {
+        "input_sequence_length": {"value": 10, "unit": "tokens"},
+        "output_sequence_length": {"value": 2, "unit": "tokens"},
+        "time_to_first_token": {"value": 200, "unit": "ms"}, "request_latency": {"value": 250, "unit": "ms"}}},
+    {"metadata": {"request_start_ns": 4_500_000_000}, "error": {"code": 500}, "metrics": {}},
+]  # fmt: skip
+STAMPS = [
+    {
+        "request_id": 1,
+        "input_toks": 20,
+        "output_toks": 3,
+        "arrival_time": 5.0,
+        "first_token_ts": 5.1,
+        "last_token_ts": 5.14,
+    },
+    {
+        "request_id": 0,
+        "input_toks": 10,
+        "output_toks": 2,
+        "arrival_time": 4.0,
+        "first_token_ts": 4.2,
+        "last_token_ts": 4.25,
+    },
+]
+TABLE = "arrival_s,input_tokens,output_tokens,ttft_ms,tpot_ms\n4,10,2,200,50\n5,20,3,100,20\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("vllm.json", json.dumps(DETAILS)), ("sglang.jsonl", json.dumps(DETAILS)),
+        ("aiperf.jsonl", "\n".join(map(json.dumps, AIPERF))), ("requests.jsonl", "\n".join(map(json.dumps, STAMPS))),
+        ("log.csv", TABLE),
+    ],
+)  # fmt: skip
+def test_logs_of_single_requests_are_read_in_order_of_arrival_with_their_latencies(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    load, measured = read_log(path)
+    assert load.arrival_s.tolist() == pytest.approx([0.0, 1.0])
+    assert load.input_count.tolist() == [10, 20]
+    assert load.output_count.tolist() == [2, 3]
+    assert measured["ttft"].tolist() == pytest.approx([0.2, 0.1])
+    assert measured["tpot"].tolist() == pytest.approx([0.05, 0.02])
+    assert measured["latency"].tolist() == pytest.approx([0.25, 0.14])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.json", json.dumps(DETAILS | {"start_times": None}), "states no start_times"),
+        ("a.json", json.dumps(DETAILS | {"ttfts": [0.1]}), "are of unequal length"),
+        ("a.json", json.dumps({"mean_ttft_ms": 3}), "is no result with single requests .* --save-detailed"),
+        ("a.json", json.dumps(DETAILS | {"output_lens": [0, 0, 0]}), "no request has output"),
+        ("a.jsonl", "\n".join([json.dumps(DETAILS)] * 2), "holds 2 runs"),
+        (
+            "a.csv",
+            TABLE.replace("ttft_ms", "first_token_ts").replace("200", "1"),
+            "row 1 has a ttft of -3 s",
+        ),
+        ("a.csv", TABLE.replace("200", "soon"), "column 'ttft_ms' holds something else"),
+        ("a.jsonl", json.dumps(AIPERF[0] | {"metrics": {}}), "line 1: cannot be read as request of AIPerf"),
+    ],
+)
+def test_logs_that_hold_no_load_are_refused_in_one_line(tmp_path, name, text, words):
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    with pytest.raises(SpecError, match=words) as error:
+        read_log(path)
+    assert "\n" not in str(error.value)

@@ -1,15 +1,19 @@
 """Queues that have an exact answer: the engine's waits, lengths and latencies meet it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nearpeak.base.compilation import Kernel
 from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.core.systems.step_batch import StepBatch
+from nearpeak.errors import SpecError
 from nearpeak.systems.serving.closed_loop import ClosedLoop, closed_loop_times
 from nearpeak.systems.serving.disaggregation import CacheLink, Pool, serve_disaggregated
 from nearpeak.systems.serving.latency_metrics import request_metric
 from nearpeak.systems.serving.loads.arrival_process import closed_load, open_load
+from nearpeak.systems.serving.log_comparison import logged_latencies
 from nearpeak.systems.serving.queue_formulas import decode_batch, mean_wait
 from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.run_timeline import step_spans, timeline
@@ -142,3 +146,35 @@ def test_a_grid_meets_its_source_between_the_knots():
     limits = {"step_token_count": 512, "sequence_count": 64, "context_token_count": 4096}
     errors = grid_errors(tabulate(source, **limits), source, seed=1, **limits)
     assert np.abs(errors).max() < 1e-9
+
+
+def test_a_log_of_the_same_run_has_no_error_and_a_slower_one_as_much_as_it_is_slower():
+    load = open_load(10.0, 100, input_count=[100, 500], output_count=[1, 60], seed=6)
+    outcome = serve(load, Engine(policy="vllm", kv_block_count=5000), GRID)
+    with np.errstate(invalid="ignore"):
+        tokens = (outcome.last_s - outcome.first_s) / (load.output_count - 1)
+    log = {"ttft": outcome.first_s - load.arrival_s, "tpot": tokens, "latency": outcome.last_s - load.arrival_s}
+    same = logged_latencies(outcome, log)
+    assert [row.error_ratio for row in same] == [0.0] * 9
+    assert {row.name: row.request_count for row in same} == {
+        "ttft": 100, "tpot": int((load.output_count > 1).sum()), "latency": 100
+    }  # fmt: skip
+    slower = logged_latencies(outcome, {"ttft": 1.25 * log["ttft"]})
+    assert [row.error_ratio for row in slower] == pytest.approx([-0.2] * 3)
+    with pytest.raises(SpecError, match="99 values of ttft for 100 requests"):
+        logged_latencies(outcome, {"ttft": log["ttft"][1:]})
+
+
+def test_prefixes_are_shared_within_an_adapter_alone():
+    count = 40
+    load = Requests(
+        arrival_s=np.arange(count) * 10.0, input_count=np.full(count, 64), output_count=np.full(count, 2),
+        hash_token_count=16, hash_ids=np.tile(np.arange(4), count), hash_starts=np.arange(count + 1) * 4,
+    )  # fmt: skip
+    engine = Engine(policy="vllm", kv_block_count=100, adapter_count=4)
+    shared, apart = (
+        serve(replace(load, adapters=adapters), engine, GRID).reused_count
+        for adapters in (None, np.arange(count) % 4 - 1)
+    )
+    assert (shared > 0).sum() == count - 1
+    assert (apart > 0).sum() == count - 4

@@ -130,3 +130,18 @@ def test_engine_files_are_read(name):
 def test_unknown_engines_are_refused():
     with pytest.raises(SpecError, match="vllm_v1"):
         engine_costs("vllm_v11")
+
+
+def test_prepared_steps_are_predicted_in_one_call_and_take_the_same_times():
+    calls = []
+
+    def counted(cases):
+        calls.append(len(cases))
+        return by_bytes(cases)
+
+    batches = [StepBatch.of_decode(8, kv_count=800), StepBatch.of_prompt(100), StepBatch.of_decode(40, kv_count=9000)]
+    ready, plain = table_of(times=counted), table_of()
+    ready.prepare(batches)
+    assert len(calls) == 1
+    assert [ready(batch) for batch in batches] == [plain(batch) for batch in batches]
+    assert len(calls) == 1

@@ -73,6 +73,10 @@ class ServedBatches:
         """Time from arrival to end."""
         return self.end_s - self.arrival_s
 
+    def tail_s(self, *, share: float = 0.99, ramp_ratio: float = 0.0) -> float:
+        """Return the latency that a share of the requests do not exceed, those that come first left out."""
+        return float(np.quantile(self.latency_s[round(ramp_ratio * len(self.arrival_s)) :], share))
+
 
 def serve_batches(
     arrivals_s: Floats, config: ModelConfig, times: BatchTimes, *, items: int = 1, device_count: int = 1,
@@ -216,14 +220,15 @@ def serve_ensemble(
 
 
 def cheapest(
-    configs: Sequence[ModelConfig], run: Callable[[ModelConfig], ServedBatches], *, limit_s: float, share: float = 0.99
-) -> tuple[ModelConfig, float]:
+    configs: Sequence[ModelConfig], run: Callable[[ModelConfig], ServedBatches], *, limit_s: float, share: float = 0.99,
+    ramp_ratio: float = 0.0,
+) -> tuple[ModelConfig, float]:  # fmt: skip
     """Return the configuration of fewest instances, then lowest tail, that meets a limit of latency, and its tail.
 
     Raises:
         SpecError: none does; the message says which comes nearest.
     """
-    tails = [(float(np.quantile(run(config).latency_s, share)), config) for config in configs]
+    tails = [(run(config).tail_s(share=share, ramp_ratio=ramp_ratio), config) for config in configs]
     good = [(config.instance_count, tail, place) for place, (tail, config) in enumerate(tails) if tail <= limit_s]
     if not good:
         tail, config = min(tails, key=lambda pair: pair[0])

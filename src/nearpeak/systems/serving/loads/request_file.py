@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nearpeak.base.input_files import border
 from nearpeak.errors import SpecError
-from nearpeak.frontends.files.case_tables import read_columns
+from nearpeak.systems.serving.loads.benchmark_log import log_columns, measured_latencies
 from nearpeak.systems.serving.request_columns import Floats, Ints, Requests
 
 ARRIVALS: Mapping[str, float] = {
@@ -38,10 +38,14 @@ MOONCAKE_TOKENS = 512
 
 
 @border("requests")
-def read_requests(path: Path, *, rate_per_s: float | None = None, hash_token_count: int = MOONCAKE_TOKENS) -> Requests:
-    """Return the requests of a table (CSV, JSON lines or Parquet): arrival, input and output tokens, [hash_ids].
+def read_log(
+    path: Path, *, rate_per_s: float | None = None, hash_token_count: int = MOONCAKE_TOKENS
+) -> tuple[Requests, Mapping[str, Floats]]:
+    """Return the requests of a file: arrival, input and output tokens, [hash_ids]; and the latencies that it measured.
 
-    Times count from the first arrival. Rows without output, as BurstGPT has for failed requests, are left out.
+    Files are tables (CSV, JSON lines or Parquet) and results of benchmarks with single requests. Times count from the
+    first arrival. Rows without output, as BurstGPT has for failed requests, are left out. A log with latencies may be
+    in the order in which requests ended; a load is in that of their arrivals.
 
     Args:
         rate_per_s: rate of arrivals at equal gaps, for a file that has lengths alone.
@@ -50,7 +54,7 @@ def read_requests(path: Path, *, rate_per_s: float | None = None, hash_token_cou
     Raises:
         SpecError: a column is missing or no number, arrivals go back, or a request has no tokens.
     """
-    columns = read_columns(path)
+    columns = log_columns(path)
     inputs = _numbers(columns, _name(columns, INPUTS, "input tokens", path), path)
     outputs = _numbers(columns, _name(columns, OUTPUTS, "output tokens", path), path)
     arrivals = _arrivals(columns, len(inputs), rate_per_s, path)
@@ -58,6 +62,9 @@ def read_requests(path: Path, *, rate_per_s: float | None = None, hash_token_cou
     rows = np.flatnonzero(~failed)
     if not len(rows):
         raise SpecError(f"requests {path}: no request has output")
+    measured = measured_latencies(columns, arrivals, outputs.astype(np.int64), path)
+    if measured:
+        rows = rows[np.argsort(arrivals[rows], kind="stable")]
     _check_order(arrivals[rows], rows, path)
     first = arrivals[rows[0]]
     hashes: dict[str, Any] = {}
@@ -69,10 +76,16 @@ def read_requests(path: Path, *, rate_per_s: float | None = None, hash_token_cou
         if found := [name for name in names if name in columns]:
             least = 0 if field == "classes" else -1
             hashes[field] = _levels(_numbers(columns, found[0], path)[rows], found[0], least, path)
-    return Requests(
+    requests = Requests(
         arrival_s=arrivals[rows] - first, input_count=_whole(inputs[rows], "input", path),
         output_count=_whole(outputs[rows], "output", path), **hashes,
     )  # fmt: skip
+    return requests, {name: values[rows] for name, values in measured.items()}
+
+
+def read_requests(path: Path, *, rate_per_s: float | None = None, hash_token_count: int = MOONCAKE_TOKENS) -> Requests:
+    """Return the requests of a file, as `read_log` does, without the latencies that it may have measured."""
+    return read_log(path, rate_per_s=rate_per_s, hash_token_count=hash_token_count)[0]
 
 
 def _name(columns: Mapping[str, Any], names: tuple[str, ...], meaning: str, path: Path) -> str:
