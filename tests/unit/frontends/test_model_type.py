@@ -241,7 +241,7 @@ def test_a_video_session_looks_back_at_a_frame_that_was_seen_before():
 
 
 def test_a_session_of_detection_follows_one_object_and_says_that_none_is_found_anew():
-    workload = capture_model_type("sam3_video", CaptureOptions(layers=1))
+    workload = capture_model_type("sam3_video", CaptureOptions(layers=2))
     kinds = {buffer.name: buffer.kind for buffer in workload.buffers if buffer.name}
     read = {workload.buffers[use.buffer].name for call in workload.calls for use in call.reads}
     assert {name for name in read if kinds.get(name) == "kv_cache"} >= {"memory.0.maskmem_features"}

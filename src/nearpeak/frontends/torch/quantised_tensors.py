@@ -60,6 +60,7 @@ QUANTISED: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 """Results of quantisation by overload."""
 
+
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     import torch
 
