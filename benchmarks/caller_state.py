@@ -100,7 +100,8 @@ def drawn_inputs(draw: random.Random) -> Any:
 def described(root: Any) -> Iterator[tuple[str, Any]]:
     """Yield path and content of everything that can be reached from an object, each once."""
     yield "number", traits.RUNS
-    yield "process", (dict(os.environ), torch.get_default_dtype(), torch.is_grad_enabled(), traits.SETTINGS.count)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCH")}  # set at import
+    yield "process", (environment, torch.get_default_dtype(), torch.is_grad_enabled(), traits.SETTINGS.count)
     yield (
         "random",
         (random.getstate(), np.random.get_state()[1].tobytes(), torch.random.get_rng_state().numpy().tobytes()),

@@ -9,7 +9,7 @@ from typing import Any
 
 _OPENED_OF_TORCH = ("torch.nn.", "torch.distributions.", "torch.optim.", "torch.ao.", "torch.utils.hooks")
 """Parts of PyTorch whose objects are looked into: what models are made of, not its own machinery."""
-_OPENED_OF_PYTHON = ("collections", "types", "weakref", "functools", "builtins", "argparse", "queue", "_thread")
+_OPENED_OF_PYTHON = ("collections", "types", "weakref", "functools", "builtins", "argparse", "queue")
 """Modules of the standard library whose objects only hold others."""
 
 

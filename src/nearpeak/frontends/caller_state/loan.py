@@ -8,6 +8,7 @@ from copy import copy
 from enum import Enum
 from functools import partial
 from itertools import count, repeat
+from threading import local
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -122,6 +123,8 @@ class Loan:
             self._replaced(thing.__func__)
         elif isinstance(thing, partial):
             self._partial(thing)
+        elif isinstance(thing, local):
+            self._replaced(vars(thing))  # those of this thread
         kind: Any = type(thing)
         if is_opened(kind):
             self._attributes(thing, kind)

@@ -183,5 +183,6 @@ def _same(left: Iterable[Any], right: list[Any]) -> bool:
 
 _NOTES: tuple[tuple[Any, Callable[[Any], Restore | None]], ...] = (
     (dict, _mapping), ((list, deque), _sequence), (set, _set), ((bytearray, array), _memory), (type, _class),
-    (IOBase, _file), (_lru_cache_wrapper, _cache), (random.Random, lambda thing: partial(thing.setstate, thing.getstate())),
+    (IOBase, _file), (_lru_cache_wrapper, _cache),
+    (random.Random, lambda thing: partial(thing.setstate, thing.getstate())),
 )  # fmt: skip

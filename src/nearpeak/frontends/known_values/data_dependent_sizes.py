@@ -17,8 +17,8 @@ _FEW = 256
 def sized(values: Any, packet: str, args: Any) -> Any:
     """Return arguments with known values in place of those that determine the size of the result.
 
-    If `values` may guess sizes, an unknown mask selects everything or as many as is stated, unknown repeats are one each,
-    and unknown values are all different; guesses are counted.
+    If `values` may guess sizes, an unknown mask selects everything or as many as is stated, unknown repeats are one
+    each, and unknown values are all different; guesses are counted.
     """
     if packet == "index":
         return args[0], [positions for index in args[1] for positions in _positions(values, index)]
