@@ -1,6 +1,5 @@
 """Join of executed operators with their cases, bounds and expected times, or the reason why a join fails."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -55,7 +54,7 @@ def can_be_joined(name: str) -> bool:
 def _known_names() -> frozenset[str]:
     from nearpeak.ops import aten_matchers
 
-    return frozenset(re.sub(r"^(\w+)\.(\w+).*", r"\1::\2", name) for name in aten_matchers())
+    return frozenset("::".join(name.split(".", 2)[:2]) for name in aten_matchers())
 
 
 def operators_of(
@@ -126,7 +125,11 @@ def _known_cases(keys: Sequence[Key]) -> Mapping[Key, tuple[Case, ...] | str]:
     from nearpeak.frontends.torch.plain_operators import Recorded, plain_cases
 
     nodes = [key for key in keys if key.shapes and key.results]
-    rows = {key: Recorded(key.name, *map(parsed_list, key[1:5])) for key in keys if key.shapes and not key.results}
+    rows = {
+        key: Recorded(key.name, *map(parsed_list, key[1:5]))
+        for key in keys
+        if key.shapes not in ("", "[]") and not key.results
+    }
     plain = {key: cases for key, row in rows.items() if (cases := plain_cases(row)) is not None}
     others = {key: row for key, row in rows.items() if key not in plain}
     known = _known_calls(others) | dict(zip(nodes, _calls_of_nodes(nodes), strict=True))
