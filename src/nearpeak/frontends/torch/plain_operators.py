@@ -127,8 +127,8 @@ def _result(operator: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]
             return None
         shape = (*left[:-1], right[-1])
         return shape if len(shapes) == 2 or _broadcast([shapes[0], shape]) == shape else None
-    shape = _broadcast(shapes)
-    return None if shape is None or (operator.endswith("_") and shape != shapes[0]) else shape
+    spread = _broadcast(shapes)
+    return None if operator.endswith("_") and spread != shapes[0] else spread
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:

@@ -32,5 +32,5 @@ def paired(baseline: Sequence[TraceReport], candidate: Sequence[TraceReport]) ->
         number: (before.get(number), after.get(number)) for number in [*before, *after]
     }  # fmt: skip
     if len(before) == len(after) == 1 and len(pairs) == 2:
-        return ((*before.values(), *after.values()),)
+        return ((next(iter(before.values())), next(iter(after.values()))),)
     return tuple(pairs[number] for number in sorted(pairs, key=lambda number: -1 if number is None else number))
