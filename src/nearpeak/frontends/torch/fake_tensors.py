@@ -12,7 +12,8 @@ from nearpeak.core.work.dtype import dtype_of
 from nearpeak.errors import MissingExtraError
 from nearpeak.frontends.known_values.data_dependent_sizes import CONSTANT_ELEMENTS
 from nearpeak.frontends.known_values.known_tensors import known
-from nearpeak.frontends.torch import device_moves, lazy_parameters, process_groups, quantised_tensors
+from nearpeak.frontends.quantisation import quantised_tensors
+from nearpeak.frontends.torch import device_moves, lazy_parameters, process_groups
 
 _INDEXING = ("__getitem__", "__setitem__")
 

@@ -12,12 +12,12 @@ from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.known_values.live_masks import LiveMasks
 from nearpeak.frontends.known_values.program_facts import Facts
 from nearpeak.frontends.known_values.tensor_origins import Origins
+from nearpeak.frontends.quantisation.packed_layers import PackedLayers
+from nearpeak.frontends.quantisation.quantised_tensors import OF_CODES, QUANTISED, built
 from nearpeak.frontends.torch.call_attribution import STAND_IN_LOSS, Attribution, Place
 from nearpeak.frontends.torch.device_moves import on_cpu
 from nearpeak.frontends.torch.operator_schema import CALL, FREE, METADATA, Plan, plan_of
-from nearpeak.frontends.torch.packed_layers import PackedLayers
 from nearpeak.frontends.torch.process_groups import GROUP_ARGUMENTS
-from nearpeak.frontends.torch.quantised_tensors import OF_CODES, QUANTISED, built
 from nearpeak.frontends.torch.storages import Storages, described
 from nearpeak.frontends.torch.workload_builder import UNCOVERED, Matched, WorkloadBuilder
 from nearpeak.ops import AtenSite
