@@ -1,13 +1,19 @@
 """Ways in which a module or its inputs carry state that a step changes, for trials of captures that leave none."""
 
+import argparse
+import io
 import itertools
+import os
+import queue
 import random
 import threading
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +24,9 @@ COUNTED: list[int] = []
 """A global list that steps append to."""
 RUNS = 0
 """A global number that steps raise."""
+SETTINGS = ModuleType("settings_of_the_caller")
+"""A module of the user's, whose number steps raise."""
+SETTINGS.count = 0  # type: ignore[attr-defined]
 SHIFT = torch.zeros(4, requires_grad=True)
 """A global leaf that gets a gradient."""
 
@@ -212,6 +221,32 @@ def _frozen_generator(block: Any, _draw: random.Random) -> Step:
     return step
 
 
+def _iterators(block: Any, draw: random.Random) -> Step:
+    block.numbers, block.left = itertools.count(5), iter([1.0, 2.0, 3.0])
+    block.pairs = zip(block.left, block.left, strict=False) if draw.random() < 0.3 else None  # held, not moved
+    return lambda self, x: x + next(self.numbers) * next(self.left)
+
+
+def _environment(_block: Any, _draw: random.Random) -> Step:
+    def step(_self: Any, x: Any) -> Any:
+        os.environ["NEARPEAK_TRIED"] = str(SETTINGS.count)
+        SETTINGS.count += 1
+        return x
+
+    return step
+
+
+def _own_of_thread(block: Any, _draw: random.Random) -> Step:
+    block.own = threading.local()
+    block.own.sums, block.own.count = torch.zeros(4), 0
+
+    def step(self: Any, x: Any) -> Any:
+        self.own.count += 1
+        return x + self.own.sums.add_(1)
+
+    return step
+
+
 def _normed(block: Any, draw: random.Random) -> Step:
     block.extra = draw.choice((nn.utils.parametrizations.spectral_norm, nn.utils.parametrizations.weight_norm))(
         nn.Linear(4, 4)
@@ -282,6 +317,12 @@ TRAITS: dict[str, Callable[[Any, random.Random], Step]] = {
     "gradients": _gradients, "moved": _moved,
     "dropout": lambda block, _: (setattr(block, "drop", nn.Dropout(0.5)), lambda self, x: self.drop(x))[1],
     "lengths": lambda block, _: (setattr(block, "lengths", _Lengths()), lambda self, x: self.lengths(x))[1],
+    "numbers": _setting("counts", lambda: array("q", [1, 2]), lambda a: a.append(a[0])),
+    "text": _setting("log", io.StringIO, lambda text: text.write("step") < 0 or None),
+    "arguments": _setting("args", lambda: argparse.Namespace(step=0, kept=torch.zeros(2)),
+                          lambda a: a.__dict__.update(step=a.step + 1, last=a.kept.add_(1))),
+    "waiting": _setting("waiting", queue.Queue, lambda q: q.put(1)),
+    "iterators": _iterators, "environment": _environment, "thread": _own_of_thread,
     "lazy": lambda block, _: (setattr(block, "late", nn.LazyLinear(4)), lambda self, x: self.late(x))[1],
     "failure": lambda _block, draw: _failure if draw.random() < 0.5 else (lambda _self, x: x),
 }  # fmt: skip

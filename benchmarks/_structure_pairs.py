@@ -323,3 +323,17 @@ def single_element_reductions(draw: random.Random, rows: int, columns: int) -> P
         lambda x, w: (x @ w)[:, None].softmax(1)[:, 0] + x[:, :1], lambda x, w: 1 + x[:, :1] + 0 * (x @ w),
     ))  # fmt: skip
     return Pair(first, lambda x, w: (1 + x[:, :1]).expand(-1, w.shape[1]).clone(), (w,))
+
+
+@kind
+def constant_factor(draw: random.Random, rows: int, columns: int) -> Pair:
+    """A product with a matrix that is one number everywhere is a sum of rows."""
+    width, number = extent(draw), draw.choice((1.0, 2.0, -0.5))
+    made = draw.choice((
+        lambda *shape: torch.full(shape, number), lambda *shape: torch.ones(shape) * number,
+        lambda *shape: torch.ones(1, 1).expand(shape) * number,
+    ))  # fmt: skip
+    return Pair(
+        lambda x: x @ made(columns, width),
+        lambda x: (x.sum(1, keepdim=True) * number).expand(rows, width).contiguous(),
+    )

@@ -4,9 +4,15 @@
 """
 
 import argparse
+import io
+import itertools
+import os
+import queue
 import random
 import secrets
 import sys
+import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -94,6 +100,8 @@ def drawn_inputs(draw: random.Random) -> Any:
 def described(root: Any) -> Iterator[tuple[str, Any]]:
     """Yield path and content of everything that can be reached from an object, each once."""
     yield "number", traits.RUNS
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCH")}  # set at import
+    yield "process", (environment, torch.get_default_dtype(), torch.is_grad_enabled(), traits.SETTINGS.count)
     yield (
         "random",
         (random.getstate(), np.random.get_state()[1].tobytes(), torch.random.get_rng_state().numpy().tobytes()),
@@ -131,6 +139,8 @@ _CONTENTS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (np.ndarray, lambda array: array.tobytes()), (torch.Generator, lambda g: g.get_state().numpy().tobytes()),
     (GeneratorType, lambda generator: generator.gi_frame.f_lasti), ((int, float, str, set), repr),
     ((list, dict, tuple, deque), len),
+    ((array, itertools.count), repr), (io.StringIO, lambda text: (text.tell(), text.getvalue())),
+    (type(iter([])), lambda rows: rows.__length_hint__()),
 )  # fmt: skip
 
 
@@ -157,6 +167,7 @@ _PARTS: tuple[tuple[Any, Callable[[Any], list[tuple[str, Any]]]], ...] = (
     (partial, lambda part: [("args", part.args), ("keywords", part.keywords)]),
     (torch.Tensor, lambda tensor: [] if tensor.grad is None else [("grad", tensor.grad)]),
     ((np.ndarray, torch.Generator, str, int, float), lambda _: []),
+    ((argparse.Namespace, threading.local, queue.Queue), lambda held: list(vars(held).items())),
     (traits.Slotted, lambda slotted: [(name, getattr(slotted, name)) for name in slotted.__slots__]),
 )  # fmt: skip
 

@@ -15,8 +15,8 @@ _VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", 
 _SPARSE = re.compile(r"storage of Sparse\w*Impl")
 _QUANTISED = re.compile(r"quantized(::|_decomposed::| nyi)|Quantized(CPU|CUDA)")
 _QUANTISED_ADVICE = (
-    "capture knows plain ones: quantise with torchao, or hold int8 weights and scales in buffers; layers that are "
-    "quantised dynamically are captured"
+    "capture knows plain ones: quantise with torchao, or hold int8 weights and scales in buffers; linear layers and "
+    "convolutions of torch.ao are captured"
 )
 _NESTED = re.compile(r"_nested_tensor|NestedTensor|NestedInt")
 _NO_MEMORY = (

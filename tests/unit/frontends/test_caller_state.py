@@ -73,3 +73,19 @@ def test_modules_on_no_device_are_captured_as_those_with_memory(step):
         model, x = build(), torch.ones(2, 4)
     assert nearpeak.capture(model, inputs=(x,), step=step).calls == wanted.calls
     assert model[0].weight.is_meta
+
+
+def test_an_iterator_that_cannot_be_copied_is_not_moved():
+    pairs = zip([1.0, 2.0], [3.0, 4.0], strict=True)
+    with pytest.raises(CaptureError, match="hold a list instead"):
+        nearpeak.capture(lambda x: x * next(pairs)[0], inputs=(X,))
+    assert next(pairs) == (1.0, 3.0)
+
+
+def test_a_format_that_a_step_makes_the_default_is_put_back():
+    def step(x):
+        torch.set_default_dtype(torch.float64)
+        return x + torch.zeros(4)
+
+    assert nearpeak.capture(step, inputs=(X,)).calls
+    assert torch.get_default_dtype() == torch.float32

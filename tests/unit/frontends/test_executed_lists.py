@@ -3,7 +3,8 @@
 import pytest
 
 pytest.importorskip("torch")
-from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
+from nearpeak.frontends.torch.plain_operators import Recorded
+from nearpeak.frontends.torch.profiled_calls import recorded_calls
 
 WIDE = ((1 << 30,),)
 

@@ -241,6 +241,16 @@ def test_a_video_session_looks_back_at_a_frame_that_was_seen_before():
     assert {name for name in read if kinds.get(name) == "kv_cache"} >= {"memory.0.maskmem_features"}
 
 
+def test_a_session_of_detection_follows_one_object_and_says_that_none_is_found_anew():
+    workload = capture_model_type("sam3_video", CaptureOptions(layers=2))
+    kinds = {buffer.name: buffer.kind for buffer in workload.buffers if buffer.name}
+    read = {workload.buffers[use.buffer].name for call in workload.calls for use in call.reads}
+    assert {name for name in read if kinds.get(name) == "kv_cache"} >= {"memory.0.maskmem_features"}
+    assert any("0 of the elements" in note for note in workload.assumptions)
+    modules = {call.module.split(".")[0] for call in workload.calls}
+    assert {"detector_model", "tracker_model", "tracker_neck"} <= modules
+
+
 def test_a_step_that_takes_one_example_only_is_recorded_with_one():
     record = architecture_record("tvp", steps=("forward",))["forward"]
     assert (record["ok"], record["batch"]) == (True, 1)

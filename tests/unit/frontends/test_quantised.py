@@ -4,8 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from nearpeak.bounds.step.step_bound import step_bound  # noqa: E402
+from nearpeak.core.answers.bound import Policy  # noqa: E402
 from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
 from nearpeak.frontends.torch.problem_file import capture_problem  # noqa: E402
+from nearpeak.targets import target_of  # noqa: E402
 
 
 def captured(function):
@@ -46,22 +49,97 @@ def test_a_problem_file_may_build_dynamically_quantised_layers(tmp_path):
         "    def forward(self, x): return self.packed(self.plain(x))\n"
         "def get_inputs(): return [torch.randn(4, 8)]\n"
     )
-    calls = [(call.operator, call.case is not None) for call in capture_problem(path).calls]
-    assert calls == [("aten.addmm.default", True), ("quantized.linear_dynamic.default", False)]
+    calls = [(call.case.op, dict(call.case.dtypes)["dtype"]) for call in capture_problem(path).calls]
+    assert calls == [("gemm", "fp32"), ("gemm", "int8")]
 
 
-def test_statically_quantised_linear_layers_are_captured_in_the_formats_that_they_store():
+def static(model, x):
+    """A model of torch.ao whose layers take and give numbers of 8 bits."""
     quantisation = torch.ao.quantization
-    model = torch.nn.Sequential(
-        quantisation.QuantStub(), torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4),
-        quantisation.DeQuantStub(),
-    ).eval()  # fmt: skip
+    model = torch.nn.Sequential(quantisation.QuantStub(), *model, quantisation.DeQuantStub()).eval()
     model.qconfig = quantisation.get_default_qconfig("x86")
     quantisation.prepare(model, inplace=True)
-    model(torch.rand(3, 8))
+    model(x)
     quantisation.convert(model, inplace=True)
-    workload = capture_torch(model, ((torch.rand(3, 8),), {}), name="static")
-    found = [(call.case.op, dict(call.case.dtypes)["dtype"]) if call.case else call.operator for call in workload.calls]
-    packed = "quantized.linear.default"
-    assert found == [("quantise", "fp32"), packed, ("elementwise", "uint8"), packed, ("dequantise", "uint8")]
-    assert [dict(call.case.axes)["columns"] for call in workload.calls[::4]] == [3 * 8, 3 * 4]
+    return capture_torch(model, ((x,), {}), name="static")
+
+
+class Twice(torch.nn.Module):
+    """One layer that runs twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.layer(self.layer(x))
+
+
+def test_statically_quantised_linear_layers_are_products_of_8_bits_that_read_their_weights_once():
+    workload = static([torch.nn.Linear(8, 6), torch.nn.ReLU(), Twice()], torch.rand(3, 8))
+    found = [(call.case.op, dict(call.case.dtypes)["dtype"]) for call in workload.calls]
+    product = ("gemm", "uint8")
+    assert found == [("quantise", "fp32"), product, ("elementwise", "uint8"), product, product, ("dequantise", "uint8")]
+    first = workload.calls[1].case
+    assert [dict(first.axes)[name] for name in "mnk"] == [3, 6, 8]
+    assert dict(first.dtypes)["out_dtype"] == "uint8"
+    sizes = {buffer.name: buffer.bytes for buffer in workload.buffers if buffer.kind == "weight"}
+    assert (sizes["1.weight"], sizes["3.layer.weight"]) == (48, 36)
+    assert (sizes["1.bias"], sizes["3.layer.bias"]) == (24, 24)  # in fp32
+
+
+CONVOLUTIONS = {
+    "one dimension": (lambda: torch.nn.Conv1d(8, 8, 3, stride=2), (2, 8, 21), {"h": 1, "w": 21, "kw": 3, "sw": 2}),
+    "groups": (lambda: torch.nn.Conv2d(8, 8, 3, padding=1, groups=4), (2, 8, 9, 9), {"groups": 4, "ph": 1, "kh": 3}),
+    "three dimensions": (lambda: torch.nn.Conv3d(3, 4, 2), (1, 3, 5, 5, 5), {"d": 5, "kd": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_statically_quantised_convolutions_are_those_of_the_model_in_8_bits(name):
+    make, shape, axes = CONVOLUTIONS[name]
+    x = torch.rand(shape)
+    plain = capture_torch(make(), ((x,), {}), name="plain").calls[0].case
+    calls = [call for call in static([make()], x).calls if call.case.op == "conv"]
+    assert [dict(call.case.dtypes)["dtype"] for call in calls] == ["uint8"]
+    found = dict(calls[0].case.axes)
+    assert axes.items() <= found.items()
+    wanted = dict(plain.axes)
+    assert all(found[name] == wanted[name] for name in ("batch", "in_channels", "out_channels", "groups"))
+
+
+class Block(torch.nn.Module):
+    """A residual block whose sums and joins are those of numbers of 8 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool, self.act = (
+            torch.nn.Conv2d(4, 4, 3, padding=1),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Hardswish(),
+        )
+        self.sums, self.joins = (torch.ao.nn.quantized.FloatFunctional() for _ in range(2))
+        self.head = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        y = self.sums.add_relu(self.conv(x), x)
+        return self.head(self.pool(self.joins.cat([y, self.act(y)], 1)).mean((2, 3)))
+
+
+def test_sums_joins_and_tables_of_8_bits_are_covered_and_their_values_are_not_taken_for_numbers():
+    workload = static([Block()], torch.rand(2, 4, 8, 8))
+    assert not workload.uncovered_counts()
+    ops = [call.case.op for call in workload.calls]
+    assert ops[:5] == ["quantise", "conv", "elementwise", "copy", "copy"]
+    assert step_bound(workload, target_of("h100_sxm"), Policy()).time_s > 0
+
+
+def test_layers_that_quantise_their_input_on_the_way_multiply_in_the_format_of_their_weights():
+    quantisation, x = torch.ao.quantization, torch.rand(5, 3, 8)
+    for dtype, stored in ((torch.qint8, "int8"), (torch.float16, "fp16")):
+        model = quantisation.quantize_dynamic(
+            torch.nn.Sequential(torch.nn.Linear(8, 4)), {torch.nn.Linear}, dtype=dtype
+        )
+        (call,) = capture_torch(model, ((x,), {}), name="dynamic").calls
+        assert dict(call.case.dtypes) == {"dtype": stored, "out_dtype": "fp32"}
+        assert [dict(call.case.axes)[name] for name in "mnk"] == [15, 4, 8]

@@ -75,10 +75,14 @@ class FactSite(NamedTuple):
 def packet(name: str) -> str:
     """Return an operator's name without namespace, overload and the mark of in-place operators.
 
+    Operators on quantised tensors keep their namespace: those tensors hold codes, not the numbers that they stand for.
+
     >>> packet("aten.add_.Tensor"), packet("aten._softmax.default"), packet("MatMul")
     ('add', '_softmax', 'MatMul')
     """
     parts = name.split(".")
+    if parts[0] == "quantized":
+        return name
     base = parts[1] if len(parts) > 1 else parts[0]
     return base if base.endswith("__") else base.rstrip("_")
 

@@ -4,18 +4,18 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from types import CodeType, MemberDescriptorType
+from types import CodeType, MemberDescriptorType, ModuleType
 from typing import Any
 
 _OPENED_OF_TORCH = ("torch.nn.", "torch.distributions.", "torch.optim.", "torch.ao.", "torch.utils.hooks")
 """Parts of PyTorch whose objects are looked into: what models are made of, not its own machinery."""
-_OPENED_OF_PYTHON = ("collections", "types", "weakref", "functools", "builtins")
+_OPENED_OF_PYTHON = ("collections", "types", "weakref", "functools", "builtins", "argparse", "queue")
 """Modules of the standard library whose objects only hold others."""
 
 
 def is_users(thing: Any) -> bool:
-    """Return whether a class or function is the user's own: in no installed package, and not Python's."""
-    return _is_users(getattr(thing, "__module__", None) or "")
+    """Return whether a class, function or module is the user's own: in no installed package, and not Python's."""
+    return _is_users(thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or "")
 
 
 @cache

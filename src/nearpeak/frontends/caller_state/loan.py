@@ -4,17 +4,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from enum import Enum
 from functools import partial
+from itertools import count, repeat
+from threading import local
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from nearpeak.errors import CaptureError
 from nearpeak.frontends.caller_state.code_owners import globals_of, is_opened, is_users, slots_of
 from nearpeak.frontends.caller_state.snapshots import (
     Restore,
     mapping_type,
-    random_state,
+    process_state,
     sequence_type,
     snapshots_of,
 )
@@ -46,11 +50,11 @@ class Loan:
     """
 
     def __init__(self, stand_in: StandIn) -> None:
-        """Start with nothing lent but the state of random numbers."""
+        """Start with nothing lent but the state of the process."""
         self._stand_in = stand_in
         self._lent: dict[int, tuple[Any, Any]] = {}  # holds each object, since freed identities are reused
         self._pending: list[Any] = []
-        self._restores: list[Restore] = random_state()
+        self._restores: list[Restore] = process_state()
         self.is_existing = True
         """Whether the objects existed before the capture: then its generators must not be advanced."""
 
@@ -83,8 +87,8 @@ class Loan:
         known = self._lent.get(id(thing))
         if known is None:
             replaced = self._parts_replaced(thing) if isinstance(thing, tuple) else self._stand_in(thing)
-            if replaced is thing and isinstance(thing, GeneratorType) and self.is_existing:
-                replaced = _Unmoved()
+            if replaced is thing and self.is_existing and _moves(thing):
+                replaced = _copy_of_iterator(thing)
             known = self._lent[id(thing)] = (thing, replaced)
             if replaced is thing:
                 self._pending.append(thing)
@@ -119,6 +123,8 @@ class Loan:
             self._replaced(thing.__func__)
         elif isinstance(thing, partial):
             self._partial(thing)
+        elif isinstance(thing, local):
+            self._replaced(vars(thing))  # those of this thread
         kind: Any = type(thing)
         if is_opened(kind):
             self._attributes(thing, kind)
@@ -177,16 +183,23 @@ class Loan:
                 setattr(function, name, new)
         if not is_users(function):
             return
-        names = function.__globals__
-        for name in globals_of(function.__code__):
-            if name not in names:
-                self._restores.append(partial(names.pop, name, None))
-                continue
-            value = names[name]
-            new = self._replaced(value)
-            self._restores.append(partial(names.__setitem__, name, value))
-            if new is not value:
-                names[name] = new
+        self._named(function.__globals__, globals_of(function.__code__))
+
+    def _named(self, first: dict[str, Any], names: tuple[str, ...]) -> None:
+        """Look at the names of a module that a function mentions, and at those of the user's modules among them."""
+        spaces = [first]
+        for space in spaces:
+            for name in names:
+                if name not in space:
+                    self._restores.append(partial(space.pop, name, None))
+                    continue
+                value = space[name]
+                new = self._replaced(value)
+                self._restores.append(partial(space.__setitem__, name, value))
+                if new is not value:
+                    space[name] = new
+                if isinstance(value, ModuleType) and is_users(value) and not any(vars(value) is s for s in spaces):
+                    spaces.append(vars(value))
 
     def _partial(self, thing: "partial[Any]") -> None:
         self._replaced(thing.func)
@@ -196,6 +209,23 @@ class Loan:
             state = (thing.func, thing.args, thing.keywords, vars(thing) or None)
             self._restores.append(partial(thing.__setstate__, state))  # type: ignore[attr-defined]
             thing.__setstate__((thing.func, args, thing.keywords, vars(thing) or None))  # type: ignore[attr-defined]
+
+
+def _moves(thing: Any) -> bool:
+    """Say whether an object is a generator or an iterator of Python's own, which taking a value moves on."""
+    return isinstance(thing, GeneratorType) or (
+        type(thing).__module__ in ("builtins", "itertools") and isinstance(thing, Iterator)
+    )
+
+
+def _copy_of_iterator(thing: Any) -> Any:
+    """Return an iterator of its own at the same place, else one that refuses to move."""
+    kind = type(thing)
+    if kind in (count, repeat) or kind.__name__.endswith("iterator"):
+        with suppress(TypeError), catch_warnings():
+            simplefilter("ignore", DeprecationWarning)  # Python 3.14 no longer copies those of itertools
+            return copy(thing)
+    return _Unmoved()
 
 
 class _Unmoved:

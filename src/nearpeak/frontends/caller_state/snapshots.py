@@ -1,11 +1,13 @@
 """Contents of objects that can be written into, with the function that puts each back."""
 
+import os
 import random
 import sys
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from functools import _lru_cache_wrapper, partial
-from io import IOBase
+from io import BytesIO, IOBase, StringIO
 from typing import Any
 
 from nearpeak.frontends.caller_state.code_owners import is_opened
@@ -28,17 +30,25 @@ def snapshots_of(thing: Any) -> list[Restore]:
     return [restore for restore in noted if restore is not None]
 
 
-def random_state() -> list[Restore]:
-    """Return what puts the random numbers of Python, NumPy and PyTorch back."""
+def process_state() -> list[Restore]:
+    """Return what puts the random numbers, the environment and the switches of a process back."""
     import torch
 
     restores: list[Restore] = [
         partial(random.setstate, random.getstate()), partial(torch.random.set_rng_state, torch.random.get_rng_state()),
+        partial(_environment, dict(os.environ)), partial(torch.set_default_dtype, torch.get_default_dtype()),
+        partial(torch.set_grad_enabled, torch.is_grad_enabled()),
     ]  # fmt: skip
     if "numpy.random" in sys.modules:
         numbers = sys.modules["numpy.random"]
         restores.append(partial(numbers.set_state, numbers.get_state()))
     return restores
+
+
+def _environment(before: dict[str, str]) -> None:
+    if dict(os.environ) != before:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def sequence_type(thing: Any) -> Any:
@@ -88,8 +98,8 @@ def _set(thing: Any) -> Restore:
     return restore
 
 
-def _bytes(thing: Any) -> Restore:
-    before = bytes(thing)
+def _memory(thing: Any) -> Restore:
+    before = thing[:]
 
     def restore() -> None:
         thing[:] = before
@@ -130,11 +140,23 @@ def _object(thing: Any) -> Restore | None:
 
 
 def _file(thing: Any) -> Restore | None:
+    """Return what puts the position of a file back, and the contents of one in memory."""
     try:
         position = thing.tell() if thing.seekable() else None
     except (OSError, ValueError):  # closed, or in the middle of an iteration
         return None
-    return None if position is None else lambda: None if thing.closed else thing.seek(position)
+    contents = thing.getvalue() if isinstance(thing, (BytesIO, StringIO)) else None
+
+    def restore() -> None:
+        if thing.closed:
+            return
+        if contents is not None and thing.getvalue() != contents:
+            thing.seek(0)
+            thing.truncate()
+            thing.write(contents)
+        thing.seek(position)
+
+    return None if position is None else restore
 
 
 def _cache(thing: Any) -> Restore:
@@ -160,6 +182,7 @@ def _same(left: Iterable[Any], right: list[Any]) -> bool:
 
 
 _NOTES: tuple[tuple[Any, Callable[[Any], Restore | None]], ...] = (
-    (dict, _mapping), ((list, deque), _sequence), (set, _set), (bytearray, _bytes), (type, _class), (IOBase, _file),
-    (_lru_cache_wrapper, _cache), (random.Random, lambda thing: partial(thing.setstate, thing.getstate())),
+    (dict, _mapping), ((list, deque), _sequence), (set, _set), ((bytearray, array), _memory), (type, _class),
+    (IOBase, _file), (_lru_cache_wrapper, _cache),
+    (random.Random, lambda thing: partial(thing.setstate, thing.getstate())),
 )  # fmt: skip

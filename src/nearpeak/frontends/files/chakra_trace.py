@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from nearpeak.base.input_files import json_value, text_of_file
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
-from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
+from nearpeak.frontends.torch.plain_operators import Recorded
+from nearpeak.frontends.torch.profiled_calls import recorded_calls
 
 _OPERATOR = re.compile(r"^(aten|torchvision|c10d)::")
 _TENSOR = re.compile(r"^Tensor\((.+)\)$")

@@ -95,7 +95,7 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
     try:
         workload = capture_torch(
             build, inputs, dataclasses.replace(options, dtype=None, guess_sizes=True), name=name, assumptions=notes,
-            expert_counts=expert_counts(config),
+            expert_counts=expert_counts(config), selected_count=settings.get("selected_count"),
         )  # fmt: skip
     except CaptureError as error:
         if isinstance(error.__cause__, ImportError):

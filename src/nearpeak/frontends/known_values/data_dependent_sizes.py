@@ -17,8 +17,8 @@ _FEW = 256
 def sized(values: Any, packet: str, args: Any) -> Any:
     """Return arguments with known values in place of those that determine the size of the result.
 
-    If `values` may guess sizes, an unknown mask selects everything, unknown repeats are one each, and unknown values
-    are all different; guesses are counted.
+    If `values` may guess sizes, an unknown mask selects everything or as many as is stated, unknown repeats are one
+    each, and unknown values are all different; guesses are counted.
     """
     if packet == "index":
         return args[0], [positions for index in args[1] for positions in _positions(values, index)]
@@ -92,9 +92,12 @@ def _decided(values: Any, packet: str, tensor: Any) -> Any:
     if tensor.numel() > _LARGEST_GUESS_ELEMENTS:
         return tensor
     distinct = packet in SIZED_BY_DISTINCT
+    few = None if distinct or packet == "repeat_interleave" else values.selected_count
     answer = "one each" if packet == "repeat_interleave" else "all different" if distinct else "everything"
-    values.guess_size(packet, answer)
+    values.guess_size(packet, answer if few is None else f"{few} of the elements")
     with unset_fake_temporarily():
+        if few is not None:
+            return values.known((torch.arange(tensor.numel()) < few).reshape(tensor.shape).to(tensor.dtype))
         ones = torch.ones(1, dtype=tensor.dtype).expand(tensor.shape)
         real = torch.arange(tensor.numel()).reshape(tensor.shape).to(tensor.dtype) if distinct else ones
         along = values.complements(tensor)

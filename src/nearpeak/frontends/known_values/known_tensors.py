@@ -1,6 +1,7 @@
 """Known values of fake tensors: small factories computed for real, and counted guesses for unknown scalars."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from nearpeak.frontends.known_values.data_dependent_sizes import (
@@ -30,14 +31,29 @@ _GUESSED = "data-dependent value assumed", "data-dependent values assumed"
 _READ = "value of the inputs decided what runs", "values of the inputs decided what runs"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuessPolicy:
+    """What stands for values that a capture does not know."""
+
+    sizes: bool = False
+    """Guess extents that data decide; else they are an error."""
+    expert_counts: frozenset[int] = frozenset()
+    """Numbers of experts, over which routers choose in turn."""
+    selected_count: int | None = None
+    """Elements that a condition selects; all if none."""
+
+
+NO_GUESSES = GuessPolicy()
+"""Extents that data decide are an error."""
+
+
 class Values:
     """Answers queries for values; guesses are counted by the operator that produced the value."""
 
-    def __init__(
-        self, fake_mode: Any, *, guess_sizes: bool = False, expert_counts: frozenset[int] = frozenset()
-    ) -> None:
-        """Set the fake mode; with `guess_sizes` unknown sizes are guessed too, else they are an error."""
-        self._fake_mode, self.guess_sizes, self.expert_counts = fake_mode, guess_sizes, expert_counts
+    def __init__(self, fake_mode: Any, policy: GuessPolicy = NO_GUESSES) -> None:
+        """Set the fake mode, and what unknown values are guessed to be."""
+        self._fake_mode, self.guess_sizes = fake_mode, policy.sizes
+        self.expert_counts, self.selected_count = policy.expert_counts, policy.selected_count
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}

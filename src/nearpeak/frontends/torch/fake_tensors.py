@@ -12,6 +12,7 @@ from nearpeak.core.work.dtype import dtype_of
 from nearpeak.errors import MissingExtraError
 from nearpeak.frontends.known_values.data_dependent_sizes import CONSTANT_ELEMENTS
 from nearpeak.frontends.known_values.known_tensors import known
+from nearpeak.frontends.quantisation import quantised_tensors
 from nearpeak.frontends.torch import device_moves, lazy_parameters, process_groups
 
 _INDEXING = ("__getitem__", "__setitem__")
@@ -85,7 +86,8 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        stand_ins = (module.stand_ins() for module in (device_moves, lazy_parameters, process_groups))
+        owners = (device_moves, lazy_parameters, process_groups, quantised_tensors)
+        stand_ins = (module.stand_ins() for module in owners)
         indexing = ((torch.Tensor, name, _stacking(getattr(torch.Tensor, name))) for name in _INDEXING)
         for owner, name, stand_in in (*chain.from_iterable(stand_ins), *indexing, *more):
             stack.enter_context(replaced(owner, name, stand_in))

@@ -14,7 +14,7 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.errors import SpecError
 from nearpeak.frontends.caller_state.loan import Loan, loan
 from nearpeak.frontends.failure_message import stage
-from nearpeak.frontends.known_values.known_tensors import Values
+from nearpeak.frontends.known_values.known_tensors import NO_GUESSES, GuessPolicy, Values
 from nearpeak.frontends.torch.autocast import Autocast, autocast_of_cuda, format_named
 from nearpeak.frontends.torch.call_attribution import Attribution, plain_path
 from nearpeak.frontends.torch.composite_operators import kept_whole
@@ -73,6 +73,7 @@ def capture_torch(
     assumptions: Sequence[str] = (),
     folder: Path | None = None,
     expert_counts: frozenset[int] = frozenset(),
+    selected_count: int | None = None,
 ) -> Workload:
     """Return the workload of one step of a PyTorch model.
 
@@ -96,6 +97,7 @@ def capture_torch(
         fused: one kernel for all parameters where PyTorch has one, else one per operation and list of tensors.
         folder: files below it are shown relative to it.
         expert_counts: numbers of experts; a top-k over such an extent is a router, whose choices are spread evenly.
+        selected_count: how many elements an unknown condition selects where its sizes are guessed; all if none.
 
     Raises:
         CaptureError: the model raised, or its outputs have no gradient to train with.
@@ -108,7 +110,8 @@ def capture_torch(
         format_named(options.autocast)
     if options.fusion is not None:
         return _fused(build, inputs, options, name, {**(origin or {}), "fusion": options.fusion}, assumptions)
-    with fake_world(folder, guess_sizes=options.guess_sizes, expert_counts=expert_counts) as world:
+    policy = GuessPolicy(sizes=options.guess_sizes, expert_counts=expert_counts, selected_count=selected_count)
+    with fake_world(folder, policy) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         mode = options.step == "train" if options.training is None else options.training
         world.place(model, None if as_built else mode, options.dtype)
@@ -296,9 +299,7 @@ class FakeWorld:
 
 
 @contextmanager
-def fake_world(
-    folder: Path | None, *, guess_sizes: bool = False, expert_counts: frozenset[int] = frozenset()
-) -> Iterator[FakeWorld]:
+def fake_world(folder: Path | None, policy: GuessPolicy = NO_GUESSES) -> Iterator[FakeWorld]:
     """Enter the environment of a capture: fake tensors, recorder, composite operators, module hooks."""
     with ExitStack() as stack:
         stack.enter_context(collector_paused())
@@ -306,7 +307,7 @@ def fake_world(
         composites = stack.enter_context(kept_whole())
         stack.enter_context(nothing_compiled())
         mode = fake_mode()
-        values = Values(mode, guess_sizes=guess_sizes, expert_counts=expert_counts)
+        values = Values(mode, policy)
         attribution = Attribution(folder)
         borrowed = stack.enter_context(loan(StandIns(mode).of))
         noted = converted_noting(mode, borrowed.keep_gradient)

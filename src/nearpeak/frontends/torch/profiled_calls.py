@@ -7,25 +7,9 @@ from typing import Any, NamedTuple
 from nearpeak.core.work.workload import Call
 from nearpeak.frontends.torch.fake_tensors import require_torch
 from nearpeak.frontends.torch.module_capture import fake_world
+from nearpeak.frontends.torch.plain_operators import FORMATS, Recorded
 
-_FORMATS = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "half": "float16",
-    "long int": "int64", "long": "int64", "int": "int32", "short int": "int16", "short": "int16", "bool": "bool",
-    "signed char": "int8", "unsigned char": "uint8", "c10::Float8_e4m3fn": "float8_e4m3fn",
-    "c10::Float8_e5m2": "float8_e5m2", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
-}  # fmt: skip
-"""PyTorch's formats by the names of C++ that its profiler prints."""
 _LISTS = ("TensorList", "GenericList")
-
-
-class Recorded(NamedTuple):
-    """One operator as recorded; each list has one entry per argument of its schema."""
-
-    name: str
-    shapes: tuple[Any, ...]
-    dtypes: tuple[Any, ...]
-    strides: tuple[Any, ...] = ()
-    concrete: tuple[Any, ...] = ()
 
 
 def recorded_calls(rows: Sequence[Recorded]) -> list[tuple[Call, ...] | str]:
@@ -37,9 +21,9 @@ def recorded_calls(rows: Sequence[Recorded]) -> list[tuple[Call, ...] | str]:
     Raises:
         MissingExtraError: PyTorch is not installed.
     """
-    require_torch()
     if not rows:
         return []
+    require_torch()
     with fake_world(None) as world:
         return [_calls(world, row) for row in rows]
 
@@ -116,15 +100,6 @@ def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]
     return tuple(calls)
 
 
-def format_of(name: str) -> str | None:
-    """Return PyTorch's name of the format that its profiler calls `name`; none if it is no tensor format.
-
-    >>> format_of("c10::BFloat16"), format_of("Scalar")
-    ('bfloat16', None)
-    """
-    return _FORMATS.get(name)
-
-
 def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
     import torch
 
@@ -151,7 +126,7 @@ def _kinds_of_lists(row: Recorded) -> tuple[str, ...]:
     """Return formats to try for tensors in lists, which the profiler does not state: that of the others, or indices."""
     if not any(kind in _LISTS for kind in row.dtypes if isinstance(kind, str)):
         return ("float",)
-    return (next((kind for kind in row.dtypes if isinstance(kind, str) and kind in _FORMATS), "float"), "long int")
+    return (next((kind for kind in row.dtypes if isinstance(kind, str) and kind in FORMATS), "float"), "long int")
 
 
 def _run(packet: Any, arguments: list[Any]) -> None:
@@ -269,13 +244,13 @@ def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any, li
         return [_argument(torch, item, extents, (), "", lists) for item, extents in zip(kind, shapes, strict=True)]
     if kind in _LISTS and shape and isinstance(shape[0], (list, tuple)):
         return [_tensor(torch, lists, item, ()) for item in shape]
-    if kind in _FORMATS:
+    if kind in FORMATS:
         return _tensor(torch, kind, shape, strides)
     return _value(concrete)
 
 
 def _tensor(torch: Any, kind: str, shape: Any, strides: Any) -> Any:
-    dtype = getattr(torch, _FORMATS[kind])
+    dtype = getattr(torch, FORMATS[kind])
     extents = [int(extent) for extent in shape]
     if any(extent < 0 or extent > 1 << 40 for extent in extents):
         raise ValueError(f"extents {extents} are no shape")

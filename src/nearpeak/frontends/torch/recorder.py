@@ -12,11 +12,12 @@ from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.known_values.live_masks import LiveMasks
 from nearpeak.frontends.known_values.program_facts import Facts
 from nearpeak.frontends.known_values.tensor_origins import Origins
+from nearpeak.frontends.quantisation.packed_layers import PackedLayers
+from nearpeak.frontends.quantisation.quantised_tensors import OF_CODES, QUANTISED, built
 from nearpeak.frontends.torch.call_attribution import STAND_IN_LOSS, Attribution, Place
 from nearpeak.frontends.torch.device_moves import on_cpu
 from nearpeak.frontends.torch.operator_schema import CALL, FREE, METADATA, Plan, plan_of
 from nearpeak.frontends.torch.process_groups import GROUP_ARGUMENTS
-from nearpeak.frontends.torch.quantised_tensors import QUANTISED, built
 from nearpeak.frontends.torch.storages import Storages, described
 from nearpeak.frontends.torch.workload_builder import UNCOVERED, Matched, WorkloadBuilder
 from nearpeak.ops import AtenSite
@@ -52,6 +53,8 @@ class Recorder:
         self.origins = Origins()
         self.masks = LiveMasks(self.origins)
         self.facts = Facts(self.origins)
+        self._packed = PackedLayers()
+        self._has_codes = False
         values.of_data = self.origins.of_data
         self.phase = "forward"
         self.recording = False
@@ -87,6 +90,15 @@ class Recorder:
                 out = self._composites.get(plan.packet, func.decompose)(*args, **kwargs)
             if out is not NotImplemented:
                 return out
+        is_packed = plan.name.startswith("quantized.")
+        substitute = self._packed.substitute(plan.name, args, kwargs) if is_packed else None
+        if substitute is not None:
+            path = self.attribution.here().module
+            for part, tensor in zip(("weight", "bias"), substitute.arguments[1:3], strict=True):
+                if tensor is not None:
+                    self.storages.label(tensor, "weight", f"{path}.{part}")
+            with mode:
+                return substitute.function(*substitute.arguments)
         if "device" in kwargs:
             kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
         guess_count = self.values.size_guess_count
@@ -105,6 +117,9 @@ class Recorder:
         if packed is not NotImplemented:
             return packed
         made = _SETTLED.get(plan.packet) or QUANTISED.get(plan.name)
+        self._has_codes |= plan.packet.startswith("quantize_per")
+        if self._has_codes and plan.name in OF_CODES and not args[0].is_floating_point():
+            made = OF_CODES[plan.name]
         if made is not None:
             return made(*args, **kwargs)
         out = self.values.run(func, args, kwargs)

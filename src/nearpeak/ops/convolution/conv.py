@@ -1,10 +1,11 @@
 """Convolution in one to three dimensions: grouped, depthwise, dilated, strided, padded, with optional bias."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.work.dtype import DType
+from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared import sliding_windows as sliding
@@ -164,6 +165,13 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments=arguments, phase=phase, touched_bytes=touched)
 
 
+def _packed(site: AtenSite) -> Match:
+    """Match layers of torch.ao; those that quantise their input on the way multiply in the format of the weights."""
+    match = _from_aten(site)
+    is_wide = dtype_of(site.args["input"].dtype).kind == "float"
+    return replace(match, arguments={**match.arguments, "dtype": site.args["weight"].dtype}) if is_wide else match
+
+
 def _arguments(site: AtenSite, weight: Tensor, y: Tensor) -> dict[str, Any]:
     x, count, groups = site.args["input"], len(weight.shape) - 2, site.args["groups"]
     transposed = site.args["transposed"]
@@ -224,6 +232,10 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same=sliding.ENDS,
     fewest={"forward": _fewest, "backward": _fewest},
-    aten={"aten.convolution.default": _from_aten, "aten.convolution_backward.default": _from_aten},
+    aten={
+        "aten.convolution.default": _from_aten,
+        "aten.convolution_backward.default": _from_aten,
+        "nearpeak.quantised_convolution.default": _packed,
+    },
     onnx={"Conv": _from_onnx, "ConvInteger": _quantised, "QLinearConv": _quantised},
 )

@@ -169,6 +169,19 @@ _GATHERED = (
     "view_as_real_copy", "view_as_complex_copy",
 )  # fmt: skip
 
+_LOOKED_UP = (
+    "hardswish",
+    "sigmoid",
+    "leaky_relu",
+    "elu",
+    "celu",
+    "relu6",
+    "clamp",
+    "threshold",
+    "add_scalar",
+    "mul_scalar",
+)
+"""Functions of one 8-bit number, which a table of 256 results answers."""
 _INTO = ("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter")
 
 OPERATOR = Operator(
@@ -182,6 +195,7 @@ OPERATOR = Operator(
     aten={
         **{f"aten.{name}.default": _from_inputs for name in _GATHERED},
         "aten.cat.out": _from_inputs,
+        **{f"quantized.{name}.default": _from_inputs for name in ("cat", "cat_relu", *_LOOKED_UP)},
         "aten.repeat_interleave.self_int": _from_inputs,
         "aten.split_copy.Tensor": _split,
         "aten.split_with_sizes_copy.default": _split,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.work.dtype import DType
+from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError, SpecError
@@ -145,6 +145,14 @@ def _from_vectors(site: AtenSite) -> Match:
     vector = next(site.args[name] for name in ("vec", "tensor", "other") if name in site.args)
     b = _transposed(matrix) if len(matrix.shape) > 1 else _as_matrix(matrix, row=False)
     return _scaled(site, _match(_as_matrix(vector, row=True), b, _out(site), bias=_bias(site)))
+
+
+def _packed(site: AtenSite) -> Match:
+    """Match linear layers of torch.ao; those that quantise their input on the way multiply in the weights' format."""
+    x, weight = site.args["input"], site.args["weight"]
+    dtype = weight.dtype if dtype_of(x.dtype).kind == "float" else x.dtype
+    rows = Tensor(shape=(prod(x.shape[:-1]), x.shape[-1]), dtype=dtype)
+    return _match(rows, _transposed(weight), site.outputs[0], bias=site.args["bias"])
 
 
 def _summed(site: AtenSite) -> Match:
@@ -294,7 +302,8 @@ def _claims() -> dict[str, Any]:
         _summed: ("addbmm",),
     }
     ends = (".default", ".out", ".dtype", ".dtype_out", "_.default")
-    return {f"aten.{name}{end}": matcher for matcher, names in groups.items() for name in names for end in ends}
+    claims = {f"aten.{name}{end}": matcher for matcher, names in groups.items() for name in names for end in ends}
+    return {**claims, "nearpeak.quantised_linear.default": _packed}
 
 
 OPERATOR = Operator(

@@ -115,7 +115,10 @@ def aten_claims() -> dict[str, Matcher]:
         claims |= dict.fromkeys(list_overloads(*LISTED.intersection({row.name, *row.aten})), together(matcher))
         gradients = [f"aten.{name}.{end}" for name in row.backward for end in ("default", "grad_input")]
         claims |= dict.fromkeys(gradients, partial(_gradient, row.name))
-    return claims
+    sums = {
+        f"quantized.{name}{end}.default": partial(_from_aten, name) for name in ("add", "mul") for end in ("", "_relu")
+    }
+    return claims | sums
 
 
 def onnx_claims() -> dict[str, Matcher]:

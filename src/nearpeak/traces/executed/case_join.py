@@ -1,12 +1,11 @@
 """Join of executed operators with their cases, bounds and expected times, or the reason why a join fails."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearpeak.base.identity_key import Same
 from nearpeak.core.traces.executed_run import NOTHING, ExecutedOperator, QueueItem, Times
@@ -18,6 +17,9 @@ from nearpeak.core.work.workload import Call
 from nearpeak.errors import MissingExtraError, NearpeakError
 from nearpeak.traces import Trace
 from nearpeak.traces.timeline.trace_columns import listed
+
+if TYPE_CHECKING:
+    from nearpeak.frontends.torch.plain_operators import Recorded
 
 _TILE = 64
 """Elements to which axes of products are padded: whole tiles of every kernel."""
@@ -52,7 +54,7 @@ def can_be_joined(name: str) -> bool:
 def _known_names() -> frozenset[str]:
     from nearpeak.ops import aten_matchers
 
-    return frozenset(re.sub(r"^(\w+)\.(\w+).*", r"\1::\2", name) for name in aten_matchers())
+    return frozenset("::".join(name.split(".", 2)[:2]) for name in aten_matchers())
 
 
 def operators_of(
@@ -104,7 +106,7 @@ def _operator(
 
 def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     from nearpeak.frontends.onnx.profiled_nodes import node_format
-    from nearpeak.frontends.torch.profiled_calls import format_of
+    from nearpeak.frontends.torch.plain_operators import format_of
 
     if not key.shapes:
         return (), ()
@@ -120,9 +122,18 @@ def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
 
 def _known_cases(keys: Sequence[Key]) -> Mapping[Key, tuple[Case, ...] | str]:
     """Return the cases of each recorded operator, or why it has none; the world without memory is entered once."""
-    nodes, operators = ([key for key in keys if key.shapes and bool(key.results) is kind] for kind in (True, False))
-    known = _known_calls(operators) | dict(zip(nodes, _calls_of_nodes(nodes), strict=True))
-    return {key: _cases(known.get(key, "its shapes were not recorded")) for key in keys}
+    from nearpeak.frontends.torch.plain_operators import Recorded, plain_cases
+
+    nodes = [key for key in keys if key.shapes and key.results]
+    rows = {
+        key: Recorded(key.name, *map(parsed_list, key[1:5]))
+        for key in keys
+        if key.shapes not in ("", "[]") and not key.results
+    }
+    plain = {key: cases for key, row in rows.items() if (cases := plain_cases(row)) is not None}
+    others = {key: row for key, row in rows.items() if key not in plain}
+    known = _known_calls(others) | dict(zip(nodes, _calls_of_nodes(nodes), strict=True))
+    return {key: plain[key] if key in plain else _cases(known.get(key, "its shapes were not recorded")) for key in keys}
 
 
 def _cases(calls: tuple[Call, ...] | str) -> tuple[Case, ...] | str:
@@ -173,15 +184,17 @@ def _elements(key: Key, size_bytes: int) -> dict[str, Any]:
     return {"elements": size_bytes, "dtype": "uint8"}
 
 
-def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
+def _known_calls(rows: Mapping[Key, "Recorded"]) -> dict[Key, tuple[Call, ...] | str]:
     """Return what operators of PyTorch dispatch."""
+    if not rows:  # what runs operators takes a while to load
+        return {}
     try:
-        from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
+        from nearpeak.frontends.torch.profiled_calls import recorded_calls
 
-        calls = recorded_calls([Recorded(key.name, *map(parsed_list, key[1:5])) for key in keys])
+        calls = recorded_calls(list(rows.values()))
     except MissingExtraError as error:
-        return dict.fromkeys(keys, str(error))
-    return dict(zip(keys, calls, strict=True))
+        return dict.fromkeys(rows, str(error))
+    return dict(zip(rows, calls, strict=True))
 
 
 def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:

@@ -24,14 +24,13 @@ Pair = tuple[TraceReport | None, TraceReport | None]
 def paired(baseline: Sequence[TraceReport], candidate: Sequence[TraceReport]) -> tuple[Pair, ...]:
     """Return the reports of two traces by device, in order of their numbers.
 
-    Devices of one number are a pair. Of what is left, one of each is a pair too: runs of one process may see other
-    devices. More cannot be told apart, and stay alone.
+    Devices of one number are a pair. Where no number is in both, one of each is a pair too: runs of one process may see
+    other devices. More cannot be told apart, and stay alone.
     """
     before, after = ({report.executed.device_number: report for report in side} for side in (baseline, candidate))
     pairs: dict[int | None, Pair] = {
         number: (before.get(number), after.get(number)) for number in [*before, *after]
     }  # fmt: skip
-    alone = [[number for number in side if None in pairs[number]] for side in (before, after)]
-    if len(alone[0]) == len(alone[1]) == 1:
-        pairs[alone[0][0]] = before[alone[0][0]], pairs.pop(alone[1][0])[1]
+    if len(before) == len(after) == 1 and len(pairs) == 2:
+        return ((next(iter(before.values())), next(iter(after.values()))),)
     return tuple(pairs[number] for number in sorted(pairs, key=lambda number: -1 if number is None else number))

@@ -106,6 +106,9 @@ def _is_int(value: object) -> bool:
 
 
 def _int(value: object) -> int | None:
+    """Return a whole number, which other writers put down as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
     return value if isinstance(value, int) and _is_int(value) else None
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.unit.traces.executed.small_traces import complete, launched, mark, written
 
 pytest.importorskip("torch")
 from nearpeak.api.trace_analysis import analyze_trace
@@ -85,3 +86,12 @@ def test_the_report_says_for_each_operator_why_it_has_no_bound(tmp_path):
     assert report.executed.operators[0].label.startswith("gemm m=8 n=8 k=4 bf16")
     assert "aten::mul: 100 µs of a step: its shapes were not recorded" in text
     assert "aten::relu: 100 µs of a step: aten::relu cannot be run as recorded: no overload takes the 4" in text
+
+
+def test_an_empty_list_of_shapes_is_called_not_recorded(tmp_path):
+    events = []
+    for step in range(2):
+        events += [mark(step, step * 1000, 999), complete("cpu_op", "aten::mm", step * 1000, 9, **{"Input Dims": []})]
+        events += launched("gemm", step * 1000 + 12, 800, step + 1)
+    report = analyze_trace(written(tmp_path / "t.json", events))
+    assert [one.reason for one in report.executed.operators] == ["its shapes were not recorded"]

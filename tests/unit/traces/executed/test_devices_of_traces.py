@@ -84,3 +84,17 @@ def test_a_rank_that_is_not_stated_is_not_made_up(tmp_path):
 def test_a_device_that_is_asked_for_is_looked_into_and_else_the_busiest(tmp_path):
     path = traced(tmp_path / "t.json", (80, 60))
     assert [precision_of_file(path, None, device)[0].device_number for device in (None, 1, 5)] == [0, 1, 0]
+
+
+def test_devices_of_other_numbers_are_no_pair_where_one_number_is_in_both_traces(tmp_path):
+    before, after = traced(tmp_path / "b.json", (80, 60), (0, 1)), traced(tmp_path / "a.json", (80, 60), (1, 2))
+    results = compare_traces(before, after)
+    assert [type(one) is UnpairedDevice for one in results] == [True, False, True]
+    assert results[1].device_numbers == (1, 1)
+
+
+def test_numbers_that_a_file_states_as_text_are_numbers(tmp_path):
+    events = [mark(0, 0, 900), *launched("gemm", 20, 800, 1, device="0")]
+    executed = analyze_trace(written(tmp_path / "t.json", events, [{**H100, "id": "0"}])).executed
+    assert executed.target == "h100_sxm"
+    assert not any("is not among those" in note for note in executed.notes)
