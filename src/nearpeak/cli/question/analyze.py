@@ -98,8 +98,7 @@ def analyze(
     for path in (html, markdown, save, *exports.values()):
         shared.check_writable(path)
     check_mode(execution)
-    limit = None if within is None else time_limit(within)
-    take = partial(workload_of, options=options)
+    limit, take = None if within is None else time_limit(within), partial(workload_of, options=options)
     files = {html: "html", markdown: "markdown", save: "json"}
     if is_trace(model):
         _refuse_for_traces(model, {"--execution": execution, "--within": within, "--software": software})

@@ -79,10 +79,8 @@ def import_(
             for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
                 row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
                 text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
-                words = f"{text_of(str(file))}: " + (
-                    f"{len(record.samples)} measurements" if done.new else "is in the store already"
-                )
-                sys.stdout.write(f"{text if json else words}\n")
+                state = f"{len(record.samples)} measurements" if done.new else "is in the store already"
+                sys.stdout.write(f"{text if json else f'{text_of(str(file))}: {state}'}\n")
                 if done.new and record.source.lost:
                     sys.stderr.write(_not_kept(str(file), record.source.lost, details=details))
     pushed([record for _, records in read for record in records], push)

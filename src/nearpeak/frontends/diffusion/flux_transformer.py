@@ -1,8 +1,7 @@
-"""Transformer of FLUX.1: blocks with two streams, one of text and one of image tokens, then blocks with one.
+"""Transformer of FLUX.1: blocks with two streams, one of text and one of image tokens, then blocks with one."""
 
-Structure: Black Forest Labs 2024, github.com/black-forest-labs/flux, src/flux/model.py and modules/layers.py; blocks of
-two streams: Esser et al. 2024, arXiv:2403.03206, section 4.
-"""
+# Structure: Black Forest Labs 2024, github.com/black-forest-labs/flux, src/flux/model.py and modules/layers.py; blocks
+# of two streams: Esser et al. 2024, arXiv:2403.03206, section 4.
 
 from collections.abc import Mapping
 from functools import partial

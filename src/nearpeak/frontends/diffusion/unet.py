@@ -1,8 +1,7 @@
-"""U-Net of latent diffusion: residual convolutions and transformers at several resolutions, with skip connections.
+"""U-Net of latent diffusion: residual convolutions and transformers at several resolutions, with skip connections."""
 
-Structure: Rombach et al. 2022, arXiv:2112.10752, section 3; depths of the transformers: Podell et al. 2023,
-arXiv:2307.01952, table 1.
-"""
+# Structure: Rombach et al. 2022, arXiv:2112.10752, section 3; depths of the transformers: Podell et al. 2023,
+# arXiv:2307.01952, table 1.
 
 from collections.abc import Mapping
 from functools import partial

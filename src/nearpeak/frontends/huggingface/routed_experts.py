@@ -1,9 +1,8 @@
-"""Experts of Llama 4 as servers run them: each token goes to the experts that its router picked, not through all.
+"""Experts of Llama 4 as servers run them: each token goes to the experts that its router picked, not through all."""
 
-transformers multiplies every token, scaled by zero where another expert was picked, with the weights of every expert,
-and says that this is not meant to be run. The result is the same: experts have no biases, so that zeros stay zeros.
-Source: Meta 2025, github.com/meta-llama/llama-models, models/llama4/moe.py.
-"""
+# transformers multiplies every token, scaled by zero where another expert was picked, with the weights of every expert,
+# and says that this is not meant to be run. The result is the same: experts have no biases, so that zeros stay zeros.
+# Source: Meta 2025, github.com/meta-llama/llama-models, models/llama4/moe.py.
 
 from types import MethodType
 from typing import Any

@@ -1,6 +1,5 @@
 """Dashboard page: what one training step of a model takes on a cluster, whether it fits, and what to change."""
 
-from nearpeak.core.systems.training_job import PlannedTraining
 from nearpeak.errors import NearpeakError
 from nearpeak.reports.document import Document, Table
 from nearpeak.web.page_view import View, without_bars
@@ -21,13 +20,12 @@ def build(_: Site, query: Query) -> View:
     """Return the form, and the answer where something was asked."""
     asked = {name: query.text(name, value) for name, value in USUAL.items()}
     numbers = {"sequence": query.number("sequence", 4096), "global_batch": query.number("global_batch")}
-    planned, error = None, ""
+    document, error = None, ""
     if query.text("model"):
         try:
-            planned = _planned(asked, numbers)
+            document = _answer(asked, numbers)
         except NearpeakError as problem:
             error = str(problem)
-    document = _document(planned)
     tables = tuple(without_bars(block) for block in document.blocks if isinstance(block, Table)) if document else ()
     return View(
         title="Plan", template="plan", tables=tables,
@@ -35,10 +33,11 @@ def build(_: Site, query: Query) -> View:
     )  # fmt: skip
 
 
-def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
+def _answer(asked: dict[str, str], numbers: dict[str, int]) -> Document:
     """Return the answer to the form; a search takes too long for a page."""
     from nearpeak.api.training.job_plan import plan_training, stated_plan
     from nearpeak.errors import SpecError
+    from nearpeak.reports.systems.training_plan_report import document_of
     from nearpeak.targets.clusters import cluster_of
 
     if not asked["parallel"]:
@@ -50,13 +49,7 @@ def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedTraining:
         asked["parallel"], cluster, stack=asked["stack"], sequence=numbers["sequence"],
         global_batch=numbers["global_batch"], precision=asked["precision"],
     )  # fmt: skip
-    return plan_training(asked["model"], cluster, plan, stack=asked["stack"])
-
-
-def _document(planned: PlannedTraining | None) -> Document | None:
-    from nearpeak.reports.systems.training_plan_report import document_of
-
-    return document_of(planned) if planned else None
+    return document_of(plan_training(asked["model"], cluster, plan, stack=asked["stack"]))
 
 
 PAGE = Page(name="plan", path="/plan", build=build, title="Plan", rank=7, is_static=False, is_computed=True)

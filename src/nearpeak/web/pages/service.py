@@ -1,6 +1,5 @@
 """Dashboard page: what a service of a language model reaches, at which latency, and for which price."""
 
-from nearpeak.core.systems.service import PlannedServing
 from nearpeak.errors import NearpeakError
 from nearpeak.reports.document import Document, Table
 from nearpeak.web.page_view import View, without_bars
@@ -24,7 +23,7 @@ def build(_: Site, query: Query) -> View:
     document, error = None, ""
     if query.text("model"):
         try:
-            document = _document(_planned(asked, numbers))
+            document = _answer(asked, numbers)
         except NearpeakError as problem:
             error = str(problem)
     tables = tuple(without_bars(block) for block in document.blocks if isinstance(block, Table)) if document else ()
@@ -34,13 +33,14 @@ def build(_: Site, query: Query) -> View:
     )  # fmt: skip
 
 
-def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedServing:
+def _answer(asked: dict[str, str], numbers: dict[str, int]) -> Document:
     """Return the answer to the form for one layout under one load; searches take too long for a page."""
     from nearpeak.api.serving.service_plan import Fleet, plan_serving, weight_scheme
     from nearpeak.api.serving.service_question import ServiceQuestion
     from nearpeak.core.systems.service_settings import settings_of
     from nearpeak.core.systems.service_words import price_of, rate_of, replica_of
     from nearpeak.errors import SpecError
+    from nearpeak.reports.systems.serving_plan_report import document_of
     from nearpeak.targets import target_of
     from nearpeak.targets.clusters import counted_devices
 
@@ -62,13 +62,7 @@ def _planned(asked: dict[str, str], numbers: dict[str, int]) -> PlannedServing:
         engine=asked["engine"], settings=settings, rate_per_s=rate, input_tokens=numbers["input"],
         output_tokens=numbers["output"], seeds=(0,),
     )  # fmt: skip
-    return plan_serving(asked["model"], fleet, question)
-
-
-def _document(planned: PlannedServing) -> Document:
-    from nearpeak.reports.systems.serving_plan_report import document_of
-
-    return document_of(planned)
+    return document_of(plan_serving(asked["model"], fleet, question))
 
 
 PAGE = Page(name="service", path="/service", build=build, title="Service", rank=8, is_static=False, is_computed=True)
