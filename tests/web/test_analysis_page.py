@@ -49,7 +49,7 @@ def test_controls_choose_among_the_sizes_that_were_computed(browser, tmp_path, w
     rows = page.locator("#size-table tbody tr")
     assert "2 ms" in rows.nth(0).inner_text()
     page.select_option("#size-length", "1")
-    assert "does not fit" in rows.nth(0).inner_text()
+    assert "exceeds the memory" in rows.nth(0).inner_text()
     page.select_option("#size-format", "1")
     assert "not shipped at this size" in rows.nth(0).inner_text()
     assert "14 ms" in rows.nth(1).inner_text()

@@ -76,9 +76,11 @@ def _of_formats(table: CapabilityTable, graph: ModelGraph, node: int) -> Iterato
         if dtype in table.narrowed:
             yield Verdict(verdict=CONDITIONAL, reason=f"{table.name} narrows {dtype}")
         else:
-            cure = "cast" if dtype in _CASTABLE and "fp32" in formats else ""
+            is_known = table.other_formats != UNKNOWN
+            cure = "cast" if is_known and dtype in _CASTABLE and "fp32" in formats else ""
             listed = ", ".join(formats)
             reason = f"{table.name} takes {kind} of {listed}, not {dtype}"
+            reason = reason if is_known else f"the table of {table.name} does not say whether {kind} takes {dtype}"
             yield Verdict(verdict=table.other_formats, reason=reason, cure=cure)
 
 

@@ -38,8 +38,8 @@ class Power:
     average_ps: int = 20_000_000_000
     """Time constant of the average: tens of milliseconds, by the fall of products' rates with their length."""
     peak_ratio: float = 1.1
-    """Power over the limit that a board cuts off within a decision, of the limit. Assumption: products of 0.5 to 1 ms
-    sustain 0.79 of an H100's rate in public tables, which takes as much."""
+    """Highest power over the limit (1.1: 10 % above it), beyond which the clock falls at the next decision. Assumption:
+    products of 0.5 to 1 ms sustain 0.79 of an H100's rate in public tables, which takes as much."""
     governs: bool = True
     """Whether the clock follows; without, energy is counted and times stay as they were measured at usual limits."""
     ambient_celsius: float = 30.0

@@ -174,7 +174,7 @@ def test_rows_of_a_table_are_sentences_on_a_terminal(capsys, monkeypatch, tmp_pa
 
 
 def test_an_empty_case_is_refused_instead_of_advised(capsys):
-    with pytest.raises(SpecError, match=r"m=0: the case is empty and runs nothing; give m of at least 1"):
+    with pytest.raises(SpecError, match=r"m=0: the case is empty and runs nothing; give extents of at least 1"):
         run(capsys, "predict", "gemm", "m=0", "n=8", "k=8", "dtype=bf16", "-t", "l4")
 
 

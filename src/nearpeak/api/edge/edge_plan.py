@@ -214,7 +214,7 @@ def _power(sample: ModeSample, scope: PowerScope) -> float | None:
     if sample.power.scope is not scope:
         raise SpecError(
             f"--profile: power of mode {sample.mode} is {sample.power.scope.value} and the plan's is {scope.value}; "
-            "powers of unlike scopes are never mixed: state those of one, and --scope where it is another"
+            "state all powers for one scope; if that is not the plan's, add --scope NAME"
         )
     return sample.power.power_w
 

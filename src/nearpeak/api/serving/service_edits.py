@@ -22,9 +22,12 @@ def service_edits(
     """Return the changes of formats and degrees, quickest step first; those that do not fit last, with the reason.
 
     A larger degree has fewer replicas, so that each decodes more sequences of the same load. A change is beyond the
-    interval where its step lies outside the 90 % interval of the present one.
+    interval where its step lies outside the 90 % interval of the present one. There are none where no rate meets the
+    limits.
     """
     best = planned.best
+    if not best.rate_per_s:
+        return ()
     layout, replicas = best.decode_layout or best.layout, best.decode_replica_count or best.replica_count
     served_s = best.latencies_s["latency"]["mean"] - best.latencies_s["queue"]["mean"]
     sequences = max(best.rate_per_s * served_s, 1.0)
@@ -39,6 +42,12 @@ def service_edits(
             seconds, cache = table.seconds(batch), count * kv_token_count(table.rank, target, token_budget=budget)
         except (SpecError, NotModelledError) as error:
             found.append(ServiceEdit(words=words, reason=str(error)))
+            continue
+        if found and cache < count * batch.decode_kv:
+            needed = count * batch.decode_kv
+            found.append(
+                ServiceEdit(words=words, reason=f"its caches hold {cache:,} tokens, the load needs {needed:,}")
+            )
             continue
         found.append(ServiceEdit(words=words, step_s=seconds.time_s, low_s=seconds.low_s, high_s=seconds.high_s,
                                  kv_token_count=cache))  # fmt: skip

@@ -210,7 +210,7 @@ def _planned(
     source = step_table(one.shape, one.target, question.costs, one.layout)
     served_s = best.latencies_s["latency"]["mean"] - best.latencies_s["queue"]["mean"]
     inputs, outputs = question.mean_lengths()
-    count = max(round(best.rate_per_s / one.replica_count * served_s), 1)
+    count = max(round((best.rate_per_s or rate_per_s) / one.replica_count * served_s), 1)
     step = StepBatch.of_decode(count, kv_count=round(count * (inputs + outputs / 2)))
     seconds, wider = source.seconds(step), math.log(question.costs.composition_ratio)
     outcome, power_w = _run(service, rate_per_s, question.seeds[0])

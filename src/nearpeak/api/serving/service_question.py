@@ -153,9 +153,8 @@ class ServiceQuestion:
         if self.concurrency:
             return f"closed loop of {self.concurrency} client{'s' * (self.concurrency > 1)}, {lengths}"
         gaps = "Poisson" if self.gap_cv_ratio == 1 else f"gamma (cv {self.gap_cv_ratio:g})"
-        kind = (
-            f"highest {gaps} rate within the limits" if self.is_search else f"{gaps} arrivals at {self.rate_per_s:g}/s"
-        )
+        kind = f"{gaps} arrivals at "
+        kind += "the highest rate within the limits" if self.is_search else f"{self.rate_per_s:g}/s"
         return f"{kind}, {lengths}"
 
 

@@ -17,7 +17,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.training.memory.stage_memory import pass_memory, stage_memory
 from nearpeak.systems.training.memory.workload_memory import workload_memory
 from nearpeak.systems.training.pipeline_order import held, rank_stages
-from nearpeak.systems.training.programs.captured_step import rank_call
+from nearpeak.systems.training.programs.captured_step import is_again, rank_call
 from nearpeak.systems.training.programs.data_parallelism import data_parallelism
 from nearpeak.systems.training.programs.stage_calls import (
     StageCalls,
@@ -140,7 +140,7 @@ class CapturedStepTimes:
     def whole_calls(self, plan: TrainingPlan) -> tuple[Call, ...]:
         """Return the products and the attention that run whole on every tile of an image."""
         return tuple(call for own in self._stages(plan) if own.tiled for call in (*own.forward, *own.backward)
-                     if own.tiled.is_whole(call))  # fmt: skip
+                     if own.tiled.is_whole(call) and not is_again(call))  # fmt: skip
 
     def placed(self, plan: TrainingPlan) -> TrainingPlan:
         """Return the plan with the stages that make its longest stage shortest, as far as they fit into memory.

@@ -13,12 +13,12 @@ PRICE = typer.Option("", "--price", help="Price of one device and hour in US dol
 
 
 def as_json(json: bool, text: bool, against: Path | None) -> bool:
-    """Return whether to print JSON; a comparison is words, also in a pipe."""
+    """Return whether to print JSON; a comparison is words only."""
     if json and against is not None:
         raise SpecError(
             "--json and --against: a comparison has no JSON; compare the JSON of both plans, or drop --json"
         )
-    return shared.as_json(json=json, text=text or against is not None)
+    return shared.as_json(json=json, text=text)
 
 
 def prices_of(text: str) -> Callable[[str], tuple[float | None, str]]:

@@ -203,7 +203,8 @@ def _predict_case(words: list[str], devices: list["Target"], asked: _Question) -
         prediction = predict_case(case, device, asked.how, asked.calibration)
         empty = [axis for axis, extent in case.axes if not extent and not prediction.bound_s]
         if empty:
-            raise SpecError(f"predict: {empty[0]}=0: the case is empty and runs nothing; give {empty[0]} of at least 1")
+            extents = ", ".join(f"{axis}=0" for axis in empty)
+            raise SpecError(f"predict: {extents}: the case is empty and runs nothing; give extents of at least 1")
         if asked.json:
             sys.stdout.write(f"{report.to_json(case, device, prediction)}\n")
         else:

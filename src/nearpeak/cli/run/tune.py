@@ -197,8 +197,9 @@ def _shown(plan: "TuningPlan") -> "Iterator[TuningProgress]":
         yield TuningProgress(
             stage=line,
             contest=lambda row: line(
-                f"finals: {settings_text(row.challenger)} against "
-                f"{settings_text(row.champion) or 'nothing'}: {row.verdict}"
+                f"finals: {settings_text(row.challenger)}"
+                + (f" against {settings_text(row.champion)}" if row.champion else "")
+                + f": {row.verdict}{f'; {row.note}' if row.note else ''}"
             ),
         )
         return

@@ -37,7 +37,7 @@ JSON = typer.Option(False, "--json", help="Print JSON instead of text.")
 JSON_LINES = typer.Option(
     False, "--json", help="Print JSON instead of text; rows of cases are JSON lines in a pipe anyway."
 )
-TEXT = typer.Option(False, "--text", help="Print text for people, as without --json; in a pipe also rows of cases.")
+TEXT = typer.Option(False, "--text", help="Print text, as without --json; rows of cases are text in a pipe, too.")
 SOFTWARE = typer.Option(
     BEST_SOFTWARE, "--software", help="Serving framework: vllm, trtllm, sglang; best: of those measured, case by case."
 )

@@ -45,7 +45,7 @@ def with_text_option(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(**values: Any) -> Any:
         words = values.get("words") or [".jsonl"]
-        is_table = values.get("cases") is not None or words[0].endswith(TABLES)
+        is_table = values.get("cases") is not None or words[0].lower().endswith(TABLES)
         values[name] = as_json(json=values[name], text=values.pop("text"), is_data=option is JSON_LINES and is_table)
         return command(**values)
 

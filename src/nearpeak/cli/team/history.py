@@ -30,7 +30,7 @@ def history(
     """
     from nearpeak.api.study_history import kept_configurations
     from nearpeak.history.series_tracks import series_named, track_of
-    from nearpeak.reports.history.tracks import list_document, track_document
+    from nearpeak.reports.history.tracks import list_document, place_text, track_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -44,5 +44,5 @@ def history(
             tuned = {"configurations": configurations} if configurations else {}
             sys.stdout.write(f"{jsonlib.dumps(asdict(item) | tuned)}\n")
         return
-    tracks.sort(key=lambda item: (item.series.device, item.series.testbed.name, item.series.branch, item.series.label))
+    tracks.sort(key=lambda item: (place_text(item.series), item.series.label))
     shared.print_document(track_document(tracks[0], configurations) if len(tracks) == 1 else list_document(tracks))

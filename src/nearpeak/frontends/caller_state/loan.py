@@ -1,5 +1,6 @@
 """Walk over everything that a caller's objects hold: tensors are replaced for a while, the rest is put back."""
 
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -191,7 +192,7 @@ class Loan:
         for space in spaces:
             for name in names:
                 if name not in space:
-                    self._restores.append(partial(space.pop, name, None))
+                    self._restores.append(partial(_forget, space, name))
                     continue
                 value = space[name]
                 new = self._replaced(value)
@@ -209,6 +210,12 @@ class Loan:
             state = (thing.func, thing.args, thing.keywords, vars(thing) or None)
             self._restores.append(partial(thing.__setstate__, state))  # type: ignore[attr-defined]
             thing.__setstate__((thing.func, args, thing.keywords, vars(thing) or None))  # type: ignore[attr-defined]
+
+
+def _forget(space: dict[str, Any], name: str) -> None:
+    """Remove a name that a capture has put into a module; a part of the package that it imported first stays."""
+    if f"{space.get('__name__')}.{name}" not in sys.modules:
+        space.pop(name, None)
 
 
 def _moves(thing: Any) -> bool:

@@ -86,11 +86,14 @@ class _WithNumbers:
     def __init__(self, operator: Any) -> None:
         self._operator = operator
 
-    def __call__(self, x: Any, *options: Any) -> Any:
+    def __call__(self, x: Any, *options: Any, **named: Any) -> Any:
         """Run the operator."""
         import torch
 
-        return self._operator(x, *(o.item() if isinstance(o, torch.Tensor) and not o.dim() else o for o in options))
+        def number(option: Any) -> Any:
+            return option.item() if isinstance(option, torch.Tensor) and not option.dim() else option
+
+        return self._operator(x, *map(number, options), **{name: number(option) for name, option in named.items()})
 
     def __getattr__(self, name: str) -> Any:
         """Return an overload, or what else the operator has."""

@@ -280,7 +280,7 @@ def _trust(planned: PlannedTraining) -> Text:
     shares = ", ".join(f"{name} {whole_percent(share)}" for name, share in planned.time.trust.items())
     near = planned.neighbour
     if near is None:
-        nearest = "no public step of such a model is at hand"
+        nearest = "no public step was compared"
     else:
         nearest = (
             f"the nearest public step, at distance {near.distance_count:.1f}, is predicted "

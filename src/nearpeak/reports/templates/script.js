@@ -234,7 +234,7 @@
       const cells = [seconds(answer[0]), answer[1] ? seconds(answer[1]) : "–",
         answer[1] ? `${seconds(answer[2])} to ${seconds(answer[3])}` : "–", figure(answer[4])];
       made.append(...cells.map((text) => element("td", "n", text)));
-      made.append(element("td", fits === false ? "wrong" : "", fits === null ? "" : fits ? "fits" : "does not fit"));
+      made.append(element("td", fits === false ? "wrong" : "", fits === null ? "" : fits ? "fits" : "exceeds the memory"));
       [...made.cells].forEach((cell, column) => { if (column) cell.dataset.name = sizeHeads[column]; });
       return made;
     }));

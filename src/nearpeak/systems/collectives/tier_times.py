@@ -78,6 +78,7 @@ def _forwarded(
     return replace(
         between, time_s=between.time_s + further_s, low_s=max(between.low_s, within.low_s),
         high_s=max(between.high_s, within.high_s), parts=parts_s,
+        limiter=placement.inner.name if further_s else between.limiter,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,12 +78,15 @@ class StepTable:
         return self.seconds(batch).time_s
 
     def prepare(self, batches: Iterable[StepBatch]) -> None:
-        """Predict what steps of these batches need, the kernels of all of them together."""
-        self._foreseen = {}
+        """Predict what steps of these batches need, the kernels of all of them together.
+
+        A copy notes what the steps would ask for: others may ask this table meanwhile.
+        """
+        seer, foreseen = copy(self), dict[tuple[str, float, float], None]()
+        seer._foreseen = foreseen
         for batch in batches:
-            self.parts_s(batch)
-        knots, self._foreseen = list(self._foreseen), None
-        self._known(knots)
+            seer.parts_s(batch)
+        self._known(list(foreseen))
 
     def seconds(self, batch: StepBatch) -> StepSeconds:
         """Return the time of a step and its parts."""

@@ -13,7 +13,7 @@ from nearpeak.frontends.files.case_tables import read_columns
 from nearpeak.systems.serving.request_columns import Floats, Ints
 
 LATENCIES: Mapping[str, Mapping[str, float]] = {
-    "ttft": {"ttft_s": 1.0, "ttft_ms": 1e-3},
+    "ttft": {"ttft_s": 1.0, "ttft_ms": 1e-3, "first_token_latency": 1.0},
     "tpot": {"tpot_s": 1.0, "tpot_ms": 1e-3},
     "latency": {"latency_s": 1.0, "latency_ms": 1e-3, "e2e_s": 1.0, "e2e_ms": 1e-3, "e2el_ms": 1e-3},
 }
@@ -22,7 +22,8 @@ MOMENTS: Mapping[str, tuple[str, ...]] = {
     "ttft": ("first_token_s", "first_token_ts", "first_token_time"),
     "latency": ("last_token_s", "last_token_ts", "last_token_time", "finished_time"),
 }
-"""Columns of moments on the clock of the arrivals, in seconds: vLLM's RequestStateStats, as request logs write them."""
+"""Columns of the moments of the first and last token, in seconds on one clock. vLLM's RequestStateStats have them on
+another clock than its `arrival_time`, and `first_token_latency` beside them (vllm/v1/metrics/stats.py)."""
 _UNITS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _AIPERF = {"ttft_s": "time_to_first_token", "latency_s": "request_latency"}
 """Metrics of AIPerf's requests. Source: ai-dynamo/aiperf, docs/tutorials/working-with-profile-exports.md."""
@@ -33,7 +34,7 @@ def log_columns(path: Path) -> dict[str, Any]:
 
     Of vLLM (`vllm bench serve --save-detailed`) and SGLang (`bench_serving --output-details`) these are lists in one
     object, `input_lens`, `output_lens`, `ttfts`, `itls` and `start_times`; of AIPerf the lines of profile_export.jsonl.
-    Requests that failed are left out, and the others are in order of their arrival.
+    Requests that failed or were cancelled and those of a warm-up are left out; the others are in order of arrival.
 
     Raises:
         SpecError: the file is none of these, holds several runs, or states no arrivals.
@@ -81,7 +82,7 @@ def _aiperf_rows(columns: Mapping[str, Any], path: Path) -> Iterable[dict[str, A
     """Yield the requests of AIPerf that answered."""
     errors = columns.get("error", [None] * len(columns["metrics"]))
     for number, (about, metrics, error) in enumerate(zip(columns["metadata"], columns["metrics"], errors, strict=True)):
-        if error is not None:
+        if error is not None or about.get("was_cancelled") or about.get("benchmark_phase") == "warmup":
             continue
         with reading(f"requests {path}, line {number + 1}", "request of AIPerf"):
             row = {
@@ -106,11 +107,14 @@ def _by_arrival(rows: Iterable[dict[str, Any]], path: Path) -> dict[str, Any]:
 
 
 def measured_latencies(
-    columns: Mapping[str, Any], arrival_s: Floats, output_count: Ints, path: Path
+    columns: Mapping[str, Any], arrival_s: Floats | None, output_count: Ints, path: Path
 ) -> dict[str, Floats]:
     """Return the time to first token, per further token and of the whole request that a log holds, NaN for none.
 
     What is missing of the three follows from the other two, as a request's latency is ttft + (tokens − 1) · tpot.
+
+    Args:
+        arrival_s: arrivals on the clock of the moments of first and last tokens; none where the file has no such.
 
     Raises:
         SpecError: a latency is negative, as that of moments on another clock than the arrivals' are.
@@ -119,17 +123,25 @@ def measured_latencies(
     for metric, names in LATENCIES.items():
         for name in (name for name in names if name in columns):
             found[metric] = _numbers(columns[name], name, path) * names[name]
-    for metric, moments in MOMENTS.items():
-        for name in (name for name in moments if name in columns and metric not in found):
-            found[metric] = _numbers(columns[name], name, path) - arrival_s
+    further = np.maximum(output_count - 1, 1)
+    first, last = (
+        next((_numbers(columns[name], name, path) for name in MOMENTS[metric] if name in columns), None)
+        for metric in ("ttft", "latency")
+    )
+    if "ttft" in found and first is not None and last is not None and not {"tpot", "latency"} & set(found):
+        found["tpot"] = np.where(output_count > 1, (last - first) / further, np.nan)
+    elif arrival_s is not None:
+        for metric, moments in (("ttft", first), ("latency", last)):
+            if moments is not None and metric not in found:
+                found[metric] = moments - arrival_s
     for metric, values in found.items():
-        if (values < 0).any():
-            row = int((values < 0).argmax())
+        early = (values < 0) & (output_count > 0)  # requests that failed have no moments
+        if early.any():
+            row = int(early.argmax())
             raise SpecError(
                 f"requests {path}: row {row + 1} has a {metric} of {values[row]:.3g} s; moments must be on the clock "
                 "of the arrivals"
             )
-    further = np.maximum(output_count - 1, 1)
     if "latency" not in found and {"ttft", "tpot"} <= set(found):
         found["latency"] = found["ttft"] + np.where(output_count > 1, found["tpot"] * further, 0.0)
     if "tpot" not in found and {"ttft", "latency"} <= set(found):

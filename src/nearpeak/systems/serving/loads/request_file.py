@@ -62,7 +62,8 @@ def read_log(
     rows = np.flatnonzero(~failed)
     if not len(rows):
         raise SpecError(f"requests {path}: no request has output")
-    measured = measured_latencies(columns, arrivals, outputs.astype(np.int64), path)
+    is_timed = any(np.asarray(columns[name]).dtype.kind in "iuf" for name in ARRIVALS if name in columns)
+    measured = measured_latencies(columns, arrivals if is_timed else None, outputs.astype(np.int64), path)
     if measured:
         rows = rows[np.argsort(arrivals[rows], kind="stable")]
     _check_order(arrivals[rows], rows, path)

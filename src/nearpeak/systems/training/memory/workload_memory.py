@@ -16,7 +16,7 @@ GATHERED_COUNT = 2
 def workload_memory(
     workload: Workload, plan: TrainingPlan, *, device_bytes: int | None = None, context_bytes: int = 0
 ) -> RankMemory:
-    """Return the memory of a rank at the peak of a captured step, without pipeline stages and recomputation.
+    """Return the memory of a rank at the peak of a captured step, without pipeline stages.
 
     Tensors live from their first write to their last use, as captured on one device. What is sharded is divided by the
     shards. DistributedDataParallel holds its buckets beside the gradients (gradient_as_bucket_view is off by default:
