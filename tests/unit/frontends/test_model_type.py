@@ -195,7 +195,7 @@ def test_every_file_of_settings_names_a_type_and_its_source():
         stated = tomllib.loads(path.read_text(encoding="utf-8"))
         assert path.stem in model_types(), path.name
         assert stated["source"], path.name
-        assert set(stated) <= {"source", "config", "inputs", "layers", "dtype", "class"}, path.name
+        assert set(stated) <= {"source", "config", "inputs", "layers", "dtype", "class", "selected_count"}, path.name
 
 
 @pytest.mark.slow

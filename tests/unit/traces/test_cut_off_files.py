@@ -11,7 +11,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
 
-PLACES = [*(place / 9 for place in range(1, 9)), 0.98, 0.995]
+PLACES = [*(place / 23 for place in range(1, 23)), 0.98, 0.995]
 
 
 def whole(folder, form):
