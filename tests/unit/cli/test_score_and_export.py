@@ -61,7 +61,7 @@ def test_traces_are_scored_where_a_score_means_something(nearpeak, tmp_path):
     assert (rows["magic"]["kind"], rows["magic"]["score"]) == ("BELOW_BOUND", None)
     assert rows["broken"]["status"] == "TIMEOUT"
     assert "score" not in rows["broken"]
-    locked = nearpeak("score", FILE, "--traces", str(file), "-t", "h100_sxm", "--measured-at", "1.5 GHz")
+    locked = nearpeak("score", FILE, "--traces", str(file), "-t", "h100_sxm", "--measured-at", "1.5 GHz", "--json")
     assert {json.loads(text).get("kind") for text in locked.stdout.splitlines()} == {"CLOCKS_DIFFER", None}
 
 
@@ -91,7 +91,8 @@ def test_exported_cases_are_read_back_and_what_cannot_be_stated_is_named(nearpea
     )
     assert "wrote 1 of 1 case" in found.stderr
     definition = next(folder.glob("definitions/gemm/*.json"))
-    rows = nearpeak("score", str(definition), "-w", str(next(folder.glob("workloads/gemm/*.jsonl"))), "-t", "t4").stdout
+    written = str(next(folder.glob("workloads/gemm/*.jsonl")))
+    rows = nearpeak("score", str(definition), "-w", written, "-t", "t4", "--json").stdout
     assert json.loads(rows)["limiter"] == "dram"
     refused = nearpeak("export", "nonzero", "elements=9", "dtype=fp32", "--to", str(folder))
     assert refused.returncode != 0
