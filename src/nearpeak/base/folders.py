@@ -1,4 +1,4 @@
-"""Folders for the user's configuration, data and cache files, and atomic writing of files."""
+"""Folders of the user's data and cached files, checks that no other user can change them, and atomic writing."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Queued jobs that no device of the farm can take, with the device name that they wait for."""
+"""Counts of queued jobs whose device the farm lacks or has out of service, and requests that no device fits."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Selection of the frontend by source: file format, model name or callable."""
+"""Capture of a source by the frontend of its kind (file, model name, callable), which refuses unfit options."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

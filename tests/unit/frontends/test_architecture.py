@@ -155,7 +155,9 @@ def test_a_config_file_of_a_model_that_sees_brings_images_and_their_places_in_th
 
 
 def test_unknown_names_list_near_ones_and_ask_for_the_file():
-    with pytest.raises(UnknownNameError, match=r"did you mean .*llama-3-8b.*config.json or an ONNX file; nothing is downloaded"):
+    with pytest.raises(
+        UnknownNameError, match=r"did you mean .*llama-3-8b.*config.json or an ONNX file; nothing is downloaded"
+    ):
         published("meta-llama/llama3-8b")
     with pytest.raises(SpecError, match="no such file"):
         published("absent/config.json")

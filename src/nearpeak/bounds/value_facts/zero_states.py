@@ -1,4 +1,4 @@
-"""Recurrent layers that begin with states of zero: neither products with them nor gates that scale them are needed."""
+"""Recurrent calls whose first states are zero, without the reads and products that these make needless."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Command `nearpeak simulate`: a case or step on a simulated device, real or edited, kernel by kernel."""
+"""Command `nearpeak simulate`: a case, step or file of streams on a simulated GPU, down to its thread blocks."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Command `nearpeak doctor`: the tools and devices that work on this machine, and fixes for the rest."""
+"""Command `nearpeak doctor`: installed packages, operators and targets that load, CPU roofs, and remedies."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""Options of `nearpeak farm submit` by job kind; options that a kind does not read are refused."""
+"""Check of `nearpeak farm submit` options: refusal of those that a job kind does not read or that contradict."""
 
 from collections.abc import Collection, Mapping
 

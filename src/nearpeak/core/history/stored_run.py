@@ -1,4 +1,4 @@
-"""Records of the performance store: runs with their samples, and series of them over commits."""
+"""Records of the performance store: runs with their samples, and identities of the series that values belong to."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Values of one sweep axis: lists, ranges and functions such as `pow2(a,b)`, counted before they are generated."""
+"""Values of a sweep axis, or of axes stepped together, from a list, range or function; their number is known first."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Check of a case too large for full validation: a seeded sample of its results, validated as a smaller case."""
+"""Spot check of a case too large to validate: a seeded sample of a timed call's results against float64."""
 
 import random
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Runner of PyTorch on the first GPU by CUDA graph replays, free of launch overhead."""
+"""Runner `cuda_graph`: an operator's PyTorch call captured as CUDA graphs on the first GPU, timed as replays."""
 
 import dataclasses
 import time

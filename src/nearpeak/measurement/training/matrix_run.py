@@ -1,4 +1,4 @@
-"""Run of a matrix of training cells: each is run until it is done or quarantined, and found again after a kill."""
+"""Resumable run of a matrix of training cells; each ends done, quarantined, refused (power mode) or planned."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Element-wise losses: mean squared error, absolute error, Huber, binary cross entropy and others."""
+"""Element-wise losses with gradients: mean squared error, smooth L1, Huber, binary cross entropy, soft margin."""
 
 from collections.abc import Mapping
 from typing import Any

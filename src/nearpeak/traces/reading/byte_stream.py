@@ -1,4 +1,4 @@
-"""Byte blocks of a file, decompressed where needed; damage is recorded as a loss, not raised."""
+"""Byte blocks of a plain or gzip file; damage to the gzip stream is recorded as a loss, not raised."""
 
 import zlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Dashboard page: one kernel or model, with its cases on every device and the report of its bounds."""
+"""Dashboard page of one kernel or model: its series with newest values and charts, and the report of its bounds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

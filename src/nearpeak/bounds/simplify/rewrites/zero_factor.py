@@ -1,4 +1,4 @@
-"""Products with a factor of zero are zero (by the facts of values)."""
+"""Entry of the rewrite "a product with zero is zero": its text and soundness; refined_step applies it."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

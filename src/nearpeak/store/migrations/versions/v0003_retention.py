@@ -1,4 +1,4 @@
-"""Schema version 3: tables of archived samples and of files that belong to a measurement."""
+"""Schema version 3: a log of archived runs, and a table of files that belong to a run or one of its series."""
 
 from alembic import op
 from sqlalchemy import Index, MetaData

@@ -1,4 +1,4 @@
-"""Scheduling of Sarathi-Serve: decodes first, then chunks of prompts up to a small token budget."""
+"""Entry of the Sarathi-Serve scheduling policy: decodes first, then chunks of prompts, 512 tokens per step."""
 
 from nearpeak.systems.serving.scheduling_policy import SchedulingPolicy
 

@@ -1,4 +1,4 @@
-"""Batch times of an index and a ranker, and the queue that a query passes through both."""
+"""Batch times and bytes of a vector index, and latencies of queries that queue for it and then for a ranker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

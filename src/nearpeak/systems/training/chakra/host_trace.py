@@ -1,4 +1,4 @@
-"""Rank programs as host execution traces in JSON, the form that PyTorch records and `nearpeak capture` reads."""
+"""One micro-batch and step end of a rank program as a host execution trace in JSON, as `capture` reads it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
