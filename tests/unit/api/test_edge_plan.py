@@ -74,7 +74,7 @@ def test_a_reference_model_gives_the_shape_over_modes(step):
 
 
 def test_powers_of_another_scope_are_refused(step):
-    with pytest.raises(SpecError, match="never mixed"):
+    with pytest.raises(SpecError, match="state all powers for one scope"):
         plan_edge(step, BOARD, WALL, [sample("15W", 0.01, 9.0)])
 
 

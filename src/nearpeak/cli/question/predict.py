@@ -201,9 +201,9 @@ def _predict_case(words: list[str], devices: list["Target"], asked: _Question) -
     case = case_of(words, "predict")
     for device in devices:
         prediction = predict_case(case, device, asked.how, asked.calibration)
-        empty = [axis for axis, extent in case.axes if not extent and not prediction.bound_s]
-        if empty:
-            extents = ", ".join(f"{axis}=0" for axis in empty)
+        empty = [f"{axis}=0" for axis, extent in case.axes if f"{axis}=0" in words and not extent]
+        if empty and not prediction.bound_s:
+            extents = ", ".join(empty)
             raise SpecError(f"predict: {extents}: the case is empty and runs nothing; give extents of at least 1")
         if asked.json:
             sys.stdout.write(f"{report.to_json(case, device, prediction)}\n")
