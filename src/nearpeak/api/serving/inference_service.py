@@ -333,9 +333,8 @@ def _can_carry(question: ServerQuestion, config: ModelConfig) -> bool:
 def _steps(question: ServerQuestion, chain: Sequence[ModelConfig]) -> tuple[StreamOutcome, ...]:
     """Return each step of an ensemble with its own part of the latency."""
     pairs = [(config, _shared_times(question, config.name)) for config in chain]
-    served = serve_ensemble(
-        _arrivals(question.rate_per_s, question.seed), pairs, items=question.item_count, seed=question.seed
-    )
+    arrivals = _arrivals(question.rate_per_s, question.seed)
+    served = serve_ensemble(arrivals, pairs, items=question.item_count, seed=question.seed)
     return tuple(
         _outcome(config.name, question.rate_per_s, one.latency_s[round(RAMP * REQUESTS) :], None)
         for config, one in zip(chain, served, strict=True)
