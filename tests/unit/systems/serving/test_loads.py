@@ -130,6 +130,8 @@ AIPERF = [
         "output_sequence_length": {"value": 2, "unit": "tokens"},
         "time_to_first_token": {"value": 200, "unit": "ms"}, "request_latency": {"value": 250, "unit": "ms"}}},
     {"metadata": {"request_start_ns": 4_500_000_000}, "error": {"code": 500}, "metrics": {}},
+    {"metadata": {"request_start_ns": 4_600_000_000, "was_cancelled": True}, "error": None, "metrics": {}},
+    {"metadata": {"request_start_ns": 3_000_000_000, "benchmark_phase": "warmup"}, "error": None, "metrics": {}},
 ]  # fmt: skip
 STAMPS = [
     {
@@ -149,6 +151,10 @@ STAMPS = [
         "last_token_ts": 4.25,
     },
 ]
+OTHER_CLOCK = [
+    row | {"first_token_ts": row["first_token_ts"] - 3600, "last_token_ts": row["last_token_ts"] - 3600,
+           "first_token_latency": row["first_token_ts"] - row["arrival_time"]} for row in STAMPS
+]  # fmt: skip
 TABLE = "arrival_s,input_tokens,output_tokens,ttft_ms,tpot_ms\n4,10,2,200,50\n5,20,3,100,20\n"
 
 
@@ -157,6 +163,7 @@ TABLE = "arrival_s,input_tokens,output_tokens,ttft_ms,tpot_ms\n4,10,2,200,50\n5,
     [
         ("vllm.json", json.dumps(DETAILS)), ("sglang.jsonl", json.dumps(DETAILS)),
         ("aiperf.jsonl", "\n".join(map(json.dumps, AIPERF))), ("requests.jsonl", "\n".join(map(json.dumps, STAMPS))),
+        ("vllm.jsonl", "\n".join(map(json.dumps, OTHER_CLOCK))),
         ("log.csv", TABLE),
     ],
 )  # fmt: skip

@@ -145,3 +145,17 @@ def test_prepared_steps_are_predicted_in_one_call_and_take_the_same_times():
     assert len(calls) == 1
     assert [ready(batch) for batch in batches] == [plain(batch) for batch in batches]
     assert len(calls) == 1
+
+
+def test_a_table_answers_others_while_it_is_prepared():
+    table, plain, other, seen = table_of(), table_of(), StepBatch.of_decode(8, kv_count=800), []
+
+    def batches():
+        seen.append(table(other))
+        yield StepBatch.of_prompt(100)
+        seen.append(table(other))
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        table.prepare(batches())
+    assert [*seen, table(other)] == [plain(other)] * 3
