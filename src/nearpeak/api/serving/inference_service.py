@@ -1,13 +1,12 @@
 """Plans of inference servers: latencies by configuration, batch times and load, and the cheapest within a limit."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
+from nearpeak.api.serving.server_words import Stream
 from nearpeak.core.systems.inference_plan import LoadPoint, PlannedServer, ServerSetting, StreamOutcome
 from nearpeak.errors import SpecError, shown
 from nearpeak.systems.serving.inference_server.batch_queue import (
@@ -15,10 +14,8 @@ from nearpeak.systems.serving.inference_server.batch_queue import (
     ServedBatches,
     cheapest,
     serve_batches,
-    serve_ensemble,
 )
 from nearpeak.systems.serving.inference_server.model_config import (
-    MOST_BATCH,
     ModelConfig,
     model_config_text,
     with_batching,
@@ -26,7 +23,6 @@ from nearpeak.systems.serving.inference_server.model_config import (
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
 from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.systems.serving.serving_capacity import rate_between, three_digits
-from nearpeak.units import parse
 
 ASSUMED_MPS_RATIO = 0.5
 """Slowdown by a busy neighbour under MPS where none is stated: midway between turns and parts of their own, no
@@ -40,108 +36,6 @@ REQUESTS, RAMP = 6_000, 0.1
 """Requests of a load that is drawn, and the share of them before the steady state."""
 INSTANCES, DELAYS_S, DEVICES = (1, 2, 4, 8), (0.0, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2), (1, 2, 4, 8, 16)
 """Settings that are tried."""
-MOST_S = 3600.0
-"""Longest time of a batch that is read."""
-_BATCH = re.compile(r"(?:([\w.-]+):)?(\d{1,6})=(.+)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
-    """Requests of one sensor or client."""
-
-    name: str
-    """Name."""
-    model: str
-    """Model that it asks; empty for the first."""
-    rate_per_s: float
-    """Requests per second, at equal gaps."""
-    deadline_s: float | None
-    """Latency beyond which an answer is late."""
-
-
-def stream_of(text: str) -> Stream:
-    """Return the stream that words such as `camera=30/s:40ms` or `lidar@detector=10/s` state.
-
-    >>> stream_of("lidar@detector=10/s:50ms").deadline_s
-    0.05
-    """
-    match = re.fullmatch(r"([\w.-]+)(?:@([\w.-]+))?=(\d+\.?\d*)/s(?::(.+))?", text)
-    wrong = SpecError(f"--stream {shown(text)}: is not of the form NAME=RATE/s[:DEADLINE] or NAME@MODEL=…")
-    if match is None or not 0 < float(match[3]) < 1e6:
-        raise wrong
-    try:
-        deadline_s = parse(match[4], "s") if match[4] else None
-    except SpecError:
-        raise wrong from None
-    return Stream(name=match[1], model=match[2] or "", rate_per_s=float(match[3]), deadline_s=deadline_s)
-
-
-def batch_times_of(
-    words: Sequence[str], names: Sequence[str], predicted_s: Callable[[str], float]
-) -> Mapping[str, BatchTimes]:
-    """Return the batch times of each model: `1=2ms,8=5ms`, `detector:1=2ms`, a table with batch and time, or steps.
-
-    Args:
-        names: models; words without a name are of the first.
-        predicted_s: time of a captured step by its file, which stands where a time would.
-
-    Raises:
-        SpecError: a word is none of these, or a model has no times.
-    """
-    found: dict[str, dict[int, float]] = {}
-    for text in words:
-        name, _, rest = text.rpartition(":") if text.endswith((".csv", ".parquet")) else ("", "", text)
-        if rest.endswith((".csv", ".parquet")):
-            found.setdefault(name or names[0], {}).update(_table(Path(rest)))
-            continue
-        model = names[0]
-        for word in text.split(","):
-            match = _BATCH.fullmatch(word.strip())
-            if match is None or not int(match[2]):
-                raise SpecError(
-                    f"--times {shown(word)}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv"
-                )
-            model = match[1] or model
-            found.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)
-    unknown = [name for name in found if name not in names]
-    if unknown:
-        raise SpecError(f"--times: names the model {shown(unknown[0])}; the configurations are of {', '.join(names)}")
-    return {
-        name: BatchTimes(batch_count=tuple(sorted(times)), seconds_s=tuple(times[size] for size in sorted(times)))
-        for name, times in found.items()
-    }
-
-
-def _seconds(text: str, word: str, predicted_s: Callable[[str], float]) -> float:
-    if text.endswith(".json"):
-        return predicted_s(text)
-    try:
-        seconds = parse(text, "s")
-    except SpecError:
-        raise SpecError(f"--times {shown(word)}: {shown(text)} is neither a time nor a captured step (.json)") from None
-    if not 0 < seconds <= MOST_S:
-        raise SpecError(f"--times {shown(word)}: must be above 0 and at most {MOST_S:,.0f} s")
-    return seconds
-
-
-def _table(path: Path) -> dict[int, float]:
-    """Return times by batch of a table: columns batch, and time_s, time_ms or time_us."""
-    from nearpeak.frontends.files.case_tables import read_columns
-
-    columns, units = read_columns(path), {"time_s": 1.0, "time_ms": 1e-3, "time_us": 1e-6}
-    times = [name for name in units if name in columns]
-    if "batch" not in columns or not times:
-        raise SpecError(f"--times {path}: needs the columns batch and one of {', '.join(units)}")
-    try:
-        pairs = [(int(size), float(value) * units[times[0]])
-                 for size, value in zip(columns["batch"], columns[times[0]], strict=True)]  # fmt: skip
-    except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"--times {path}: batch and {times[0]} must be numbers in every row") from None
-    if any(not 1 <= size <= MOST_BATCH or not 0 < value <= MOST_S for size, value in pairs):
-        raise SpecError(
-            f"--times {path}: batches must be 1 to {MOST_BATCH:,} and times above 0, at most {MOST_S:,.0f} s"
-        )
-    return dict(pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,12 +84,18 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     if question.streams or (len(chain) > 1 and not first.steps):
         return _shared(question)
     run = _ensemble_run(question, chain) if first.steps else _runner(question, chain[0])
-    capacity = min(_capacity(question, config) for config in chain)
+    capacity = _capacity(question, chain)
     chosen, tail, looked = None, None, 0
     if question.rate_per_s and question.limit_s is not None and not first.steps:
         chosen, tail, looked = _cheapest(question, chain[0])
     highest = None if question.limit_s is None else _highest(run, capacity, question)
     asked = _point(run, question.rate_per_s, question) if question.rate_per_s else None
+    steps: tuple[StreamOutcome, ...] = ()
+    if first.steps and question.rate_per_s:
+        steps = tuple(
+            _outcome(config.name, question.rate_per_s, one.latency_s[round(RAMP * REQUESTS) :], None)
+            for config, one in zip(chain, run(_arrivals(question.rate_per_s, question.seed)), strict=True)
+        )
     final = chain[0] if chosen is None else with_batching(
         chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
         queue_delay_s=chosen.queue_delay_s,
@@ -205,7 +105,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         how=question.how, sharing_ratio=question.sharing_ratio,
         is_sharing_assumed=question.is_sharing_assumed, capacity_per_s=capacity,
         loads=tuple(_point(run, share * capacity, question) for share in SHARES),
-        asked=asked, streams=(), steps=_steps(question, chain) if first.steps and question.rate_per_s else (),
+        asked=asked, streams=(), steps=steps,
         limit_s=question.limit_s, highest_per_s=highest, cheapest=chosen, cheapest_p99_s=tail, looked_count=looked,
         config=model_config_text(first if first.steps else final),
     )  # fmt: skip
@@ -238,46 +138,82 @@ def _arrivals(rate_per_s: float, seed: int) -> Floats:
     return found
 
 
-Run = Callable[[Floats], ServedBatches]
+Run = Callable[[Floats], tuple[ServedBatches, ...]]
+"""What each model that requests pass through makes of arrivals."""
 
 
 def _runner(question: ServerQuestion, config: ModelConfig, device_count: int = 0) -> Run:
     times, devices = _shared_times(question, config.name), device_count or question.device_count
-    return lambda arrivals: serve_batches(arrivals, config, times, items=question.item_count, device_count=devices,
-                                          seed=question.seed)  # fmt: skip
+    return lambda arrivals: (serve_batches(arrivals, config, times, items=question.item_count, device_count=devices,
+                                           seed=question.seed),)  # fmt: skip
 
 
 def _ensemble_run(question: ServerQuestion, chain: Sequence[ModelConfig]) -> Run:
-    pairs = [(config, _shared_times(question, config.name)) for config in chain]
+    """Return the run of an ensemble: a step waits for those that give its inputs, or where none is named for the last.
 
-    def run(arrivals: Floats) -> ServedBatches:
-        served = serve_ensemble(arrivals, pairs, items=question.item_count, seed=question.seed)
-        return replace(served[-1], arrival_s=arrivals, start_s=served[0].start_s)
+    Steps run on one device unless their configurations say otherwise, and hinder each other there.
+    """
+    after, steps = list[tuple[int, ...]](), question.configs[0].steps
+    for place, step in enumerate(steps):
+        wanted = {tensor for _, tensor in step.inputs}
+        before = [other for other, giver in enumerate(steps) if wanted & {tensor for _, tensor in giver.outputs}]
+        after.append(tuple(before) if wanted or not place else (place - 1,))
+
+    def run(arrivals: Floats) -> tuple[ServedBatches, ...]:
+        tenants = [
+            Tenant(config=config, times=question.times[config.name], arrival_s=arrivals, after=before,
+                   item_count=question.item_count, device_count=question.device_count)
+            for config, before in zip(chain, after, strict=True)
+        ]  # fmt: skip
+        return serve_tenants(tenants, question.sharing_ratio)
 
     return run
 
 
-def _capacity(question: ServerQuestion, config: ModelConfig) -> float:
-    """Return the rate at which all instances are always busy with the largest batches."""
-    devices, count = len(config.device_numbers) or question.device_count, config.instance_count
-    most = max(config.most_batch_count, 1) if config.has_dynamic_batching else question.item_count
-    batch_s = float(_shared_times(question, config.name).by_size(most)[most])
-    together = 1 + question.sharing_ratio * (count - 1)
-    return devices * count * (most // question.item_count) / (batch_s * together)
+def _capacity(question: ServerQuestion, chain: Sequence[ModelConfig]) -> float:
+    """Return the rate at which instances, or the devices that models share, are always busy with the largest batches.
+
+    Those are what batches grow to while requests wait, also where a smaller one would serve more of them.
+    """
+    own: dict[object, tuple[int, float]] = {}
+    rates = []
+    for config in chain:
+        most = max(config.most_batch_count, 1) if config.has_dynamic_batching else question.item_count
+        request_s = float(question.times[config.name].by_size(most)[most]) / (most // question.item_count)
+        devices, count = len(config.device_numbers) or question.device_count, config.instance_count
+        if config.instance_kind == "KIND_CPU":
+            rates.append(count / request_s)
+            continue
+        rates.append(devices * _together(count, question) / request_s)
+        for device in config.device_numbers or range(devices):
+            instances, work_s = own.get(device, (0, 0.0))
+            own[device] = instances + count, work_s + request_s / devices
+    return min([*rates, *(_together(count, question) / work_s for count, work_s in own.values())])
+
+
+def _together(count: int, question: ServerQuestion) -> float:
+    """Return what so many busy instances of a device do, of what one does alone."""
+    return count / (1 + question.sharing_ratio * (count - 1))
+
+
+def _latency(served: Sequence[ServedBatches]) -> Floats:
+    """Return the time from the arrival of a request to its last result, those that come first left out."""
+    latency: Floats = np.max([one.end_s for one in served], 0) - np.min([one.arrival_s for one in served], 0)
+    return latency[round(RAMP * REQUESTS) :]
 
 
 def _point(run: Run, rate_per_s: float, question: ServerQuestion) -> LoadPoint:
     served = run(_arrivals(rate_per_s, question.seed))
-    kept = slice(round(RAMP * REQUESTS), None)
-    latency = served.latency_s[kept]
-    spans = np.unique(np.stack([served.start_s, served.end_s], 1)[kept], axis=0)
-    length_s = float(spans[:, 1].max() - spans[:, 0].min())
-    devices = len(question.configs[0].device_numbers) or question.device_count
-    instances = question.configs[0].instance_count * devices
-    busy = float((spans[:, 1] - spans[:, 0]).sum()) / (length_s * instances)
+    kept, latency, busy = slice(round(RAMP * REQUESTS), None), _latency(served), []
+    for config, one in zip(_chain(question), served, strict=True):
+        spans = np.unique(np.stack([one.start_s, one.end_s], 1)[kept], axis=0)
+        length_s = float(spans[:, 1].max() - spans[:, 0].min())
+        is_host = config.instance_kind == "KIND_CPU"
+        devices = 1 if is_host else len(config.device_numbers) or question.device_count
+        busy.append(float((spans[:, 1] - spans[:, 0]).sum()) / (length_s * config.instance_count * devices))
     return LoadPoint(
-        rate_per_s=rate_per_s, p50_s=float(np.quantile(latency, 0.5)), p99_s=served.tail_s(ramp_ratio=RAMP),
-        mean_batch=float(served.batch_count[kept].mean()), busy_ratio=min(busy, 1.0),
+        rate_per_s=rate_per_s, p50_s=float(np.quantile(latency, 0.5)), p99_s=float(np.quantile(latency, 0.99)),
+        mean_batch=float(served[-1].batch_count[kept].mean()), busy_ratio=min(max(busy), 1.0),
     )  # fmt: skip
 
 
@@ -285,7 +221,7 @@ def _highest(run: Run, capacity: float, question: ServerQuestion) -> float:
     """Return the highest rate, to three digits, at which the 99th percentile meets the limit; 0 where no rate does."""
 
     def is_within(rate_per_s: float) -> bool:
-        tail_s = run(_arrivals(rate_per_s, question.seed)).tail_s(ramp_ratio=RAMP)
+        tail_s = float(np.quantile(_latency(run(_arrivals(rate_per_s, question.seed))), 0.99))
         return question.limit_s is not None and tail_s <= question.limit_s
 
     low, high = three_digits(capacity / 1000), capacity
@@ -311,11 +247,11 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
     arrivals, looked, error = _arrivals(question.rate_per_s, question.seed), 0, None
     assert question.limit_s is not None
     for devices in DEVICES:
-        able = [one for one in grid if _can_carry(replace(question, device_count=devices), one)]
+        able = [one for one in grid if _capacity(replace(question, device_count=devices), [one]) > question.rate_per_s]
         looked += len(able)
 
         def run(one: ModelConfig, devices: int = devices) -> ServedBatches:
-            return _runner(question, one, devices)(arrivals)
+            return _runner(question, one, devices)(arrivals)[0]
 
         try:
             best, tail = cheapest(able or grid[:1], run, limit_s=question.limit_s, ramp_ratio=RAMP)
@@ -324,21 +260,6 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
         else:
             return replace(_setting(best, devices), device_count=devices), tail, looked
     raise SpecError(f"{error}, on {DEVICES[-1]} devices")
-
-
-def _can_carry(question: ServerQuestion, config: ModelConfig) -> bool:
-    return _capacity(question, config) > question.rate_per_s
-
-
-def _steps(question: ServerQuestion, chain: Sequence[ModelConfig]) -> tuple[StreamOutcome, ...]:
-    """Return each step of an ensemble with its own part of the latency."""
-    pairs = [(config, _shared_times(question, config.name)) for config in chain]
-    arrivals = _arrivals(question.rate_per_s, question.seed)
-    served = serve_ensemble(arrivals, pairs, items=question.item_count, seed=question.seed)
-    return tuple(
-        _outcome(config.name, question.rate_per_s, one.latency_s[round(RAMP * REQUESTS) :], None)
-        for config, one in zip(chain, served, strict=True)
-    )
 
 
 def _outcome(name: str, rate_per_s: float, latency_s: Floats, deadline_s: float | None) -> StreamOutcome:
@@ -372,7 +293,8 @@ def _shared(question: ServerQuestion) -> PlannedServer:
         if not asked[config.name]:
             continue
         moments, rows = _merged(asked[config.name], length_s, bool(question.streams), question.seed + place)
-        tenants.append(Tenant(config=config, times=question.times[config.name], arrival_s=moments))
+        tenants.append(Tenant(config=config, times=question.times[config.name], arrival_s=moments,
+                              item_count=question.item_count))  # fmt: skip
         owners.append(rows)
     found = []
     for tenant, rows, served in zip(tenants, owners, serve_tenants(tenants, question.sharing_ratio), strict=True):
@@ -381,7 +303,7 @@ def _shared(question: ServerQuestion) -> PlannedServer:
     return PlannedServer(
         models=tuple(names), setting=_setting(question.configs[0], question.device_count), how=question.how,
         sharing_ratio=question.sharing_ratio, is_sharing_assumed=question.is_sharing_assumed,
-        capacity_per_s=_capacity(question, question.configs[0]), loads=(), asked=None, streams=tuple(found), steps=(),
+        capacity_per_s=_capacity(question, question.configs[:1]), loads=(), asked=None, streams=tuple(found), steps=(),
         limit_s=question.limit_s, highest_per_s=None, cheapest=None, cheapest_p99_s=None, looked_count=0,
         config=model_config_text(question.configs[0]),
     )  # fmt: skip

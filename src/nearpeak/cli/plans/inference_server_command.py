@@ -49,7 +49,8 @@ def inference_server(
 
     Requests are put into batches as dynamic_batching, instance_group and ensemble_scheduling of the configuration say.
     """
-    from nearpeak.api.serving.inference_service import ServerQuestion, batch_times_of, plan_server, stream_of
+    from nearpeak.api.serving.inference_service import ServerQuestion, plan_server
+    from nearpeak.api.serving.server_words import batch_times_of, stream_of
     from nearpeak.reports.systems import inference_server_report as report
     from nearpeak.systems.serving.inference_server.model_config import read_model_config
 

@@ -23,9 +23,11 @@ def to_json(planned: PlannedServer) -> str:
 def document_of(planned: PlannedServer) -> Document:
     """Return the plan as a document."""
     blocks: list[Block] = [*_streams(planned), *_loads(planned)]
+    is_ensemble = len(planned.models) > 1 and not planned.streams
+    words = f"ensemble of {len(planned.models)} steps" if is_ensemble else _words(planned.setting)
     blocks.append(Details("Configuration, definitions and assumptions (--why)", tuple(_why(planned))))
     return Document(
-        title=f"Inference server: {' → '.join(planned.models)}", subject=f"{_words(planned.setting)}; {planned.how}",
+        title=f"Inference server: {' → '.join(planned.models)}", subject=f"{words}; {planned.how}",
         lead=_verdict(planned), blocks=blocks, kicker="Inference server plan", is_lead_first=True,
     )  # fmt: skip
 

@@ -73,6 +73,39 @@ def test_streams_miss_deadlines_that_are_shorter_than_a_batch(tmp_path):
     assert "100.0 %" in text
 
 
+def test_steps_of_an_ensemble_hinder_each_other_on_one_device(tmp_path):
+    """Two equal steps in turns carry half of what one does; of MIG parts or on the host's processors all of it."""
+    second = tmp_path / "second.pbtxt"
+    ensemble = tmp_path / "both.pbtxt"
+    ensemble.write_text(ENSEMBLE, "utf-8")
+    words = ["--times", "net:1=2ms,16=8ms", "--times", "second:1=2ms,16=8ms", "--rate", "500/s", "--json"]
+
+    def planned(share, kind="KIND_GPU"):
+        second.write_text(CONFIG.replace("net", "second").replace("KIND_GPU", kind), "utf-8")
+        net = tmp_path / "config.pbtxt"
+        net.write_text(CONFIG, "utf-8")
+        done = CliRunner().invoke(application(), ["plan", "inference-server", str(ensemble), str(net), str(second),
+                                                  "--share", share, *words])  # fmt: skip
+        return json.loads(done.stdout)
+
+    turns, parts, host = planned("turns"), planned("mig"), planned("turns", "KIND_CPU")
+    assert turns["capacity_per_s"] == pytest.approx(1000)
+    assert parts["capacity_per_s"] == host["capacity_per_s"] == pytest.approx(2000)
+    assert turns["asked"]["p99_s"] > 1.2 * parts["asked"]["p99_s"]
+    assert parts["loads"][0]["busy_ratio"] < 0.6
+
+
+def test_branches_of_an_ensemble_run_beside_each_other():
+    """A request that waits for two branches ends after the longer one; in a chain after the sum."""
+    times = BatchTimes(batch_count=(1,), seconds_s=(1e-3,))
+    arrivals = np.arange(5) * 1.0
+    steps = [Tenant(config=ModelConfig(name=name, most_batch_count=1), times=times, arrival_s=arrivals, after=after)
+             for name, after in (("a", ()), ("b", ()), ("c", (0, 1)))]  # fmt: skip
+    served = serve_tenants(steps, 0.0)
+    assert served[2].end_s - arrivals == pytest.approx(np.full(5, 2e-3))
+    assert serve_tenants(steps, 1.0)[2].end_s - arrivals == pytest.approx(np.full(5, 3e-3))
+
+
 def test_steps_of_an_ensemble_follow_each_other(tmp_path):
     others = []
     for name in ("net", "second"):
