@@ -11,9 +11,7 @@ from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
-
-_NODE = 8
-"""Devices of a node, beyond which no tensor-parallel degree is offered."""
+from nearpeak.prediction.models.collective import joined_device_count
 
 
 def service_edits(
@@ -74,6 +72,6 @@ def _changes(
     if is_pooled or layout.attention_dp > 1:
         return
     for tp, count in ((2 * layout.tp, replicas / 2), (layout.tp // 2, replicas * 2)):
-        if 1 <= tp <= _NODE and count == int(count):
+        if 1 <= tp <= joined_device_count(target) and count == int(count):
             ep = tp if layout.ep > 1 else 1
             yield f"--parallel tp={tp}" + (f",ep={ep}" if ep > 1 else ""), replace(layout, tp=tp, ep=ep), int(count)

@@ -17,6 +17,7 @@ from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.prediction.models.collective import joined_device_count
 from nearpeak.systems.serving.serving_outcome import Outcome
 from nearpeak.systems.serving.step_latency import FAMILIES
 
@@ -79,7 +80,13 @@ def plan_serving(model: str | TransformerShape, fleet: Fleet, question: ServiceQ
     if question.is_search and question.settings.least_replica_count:
         raise SpecError("--settings scale: replicas follow a load that is given; add --rate or --trace")
     _check_weights((*fleet.layouts, fleet.base), target)
-    options: list[tuple[ServingOption, float, Service | PooledService]] = []
+    limit, longest = question.settings.context_token_count or shape.position_count, question.longest_context()
+    if limit and longest > limit:
+        raise SpecError(
+            f"plan serve: the longest request has {longest:,} tokens with its output; the context of {shape.name} "
+            f"holds {limit:,} (--settings context=… states another)"
+        )
+    options: list[tuple[ServingOption, float, Outcome, Service | PooledService]] = []
     refused: dict[str, str] = {}
     for words, service in _services(shape, fleet, question).items():
         try:
@@ -122,7 +129,7 @@ def _services(
             pooled_services(fleet.pools, shape, fleet.target, fleet.device_count, fleet.base, question, fleet.fabric)
         )
     found: dict[str, Service | PooledService | SpecError] = {}
-    for layout in fleet.layouts or _layouts(fleet.device_count, fleet.base):
+    for layout in fleet.layouts or _layouts(fleet):
         replicas, rest = divmod(fleet.device_count, layout.device_count)
         if rest:
             found[layout.words] = SpecError(
@@ -134,21 +141,25 @@ def _services(
     return found
 
 
-def _layouts(device_count: int, base: ServingLayout) -> tuple[ServingLayout, ...]:
+def _layouts(fleet: Fleet) -> tuple[ServingLayout, ...]:
     """Return layouts with each power of two of devices of one node in a replica."""
-    degrees = [1 << place for place in range(4) if device_count % (1 << place) == 0]
-    return tuple(replace(base, tp=degree, ep=degree if base.ep > 1 else 1) for degree in degrees)
+    count, base = fleet.device_count, fleet.base
+    degrees = [1 << place for place in range(joined_device_count(fleet.target).bit_length())]
+    return tuple(replace(base, tp=degree, ep=degree if base.ep > 1 else 1) for degree in degrees if count % degree == 0)
 
 
-def _option(service: Service | PooledService, question: ServiceQuestion) -> tuple[ServingOption, float]:
-    """Return what one layout reaches on all devices, and the rate of the load that its latencies are those of."""
+def _option(
+    service: Service | PooledService, question: ServiceQuestion
+) -> tuple[ServingOption, float, Outcome]:  # fmt: skip
+    """Return what one layout reaches on all devices, the rate of the load that it is reached at, and a run of it."""
     if question.is_search:
         return _searched(service, question)
     seeds = question.seeds if question.requests is None else question.seeds[:1]
-    return service.option([service.run(question.rate_per_s, seed) for seed in seeds]), question.rate_per_s
+    outcomes = [service.run(question.rate_per_s, seed) for seed in seeds]
+    return service.option(outcomes), question.rate_per_s, outcomes[0]
 
 
-def _searched(service: Service | PooledService, question: ServiceQuestion) -> tuple[ServingOption, float]:
+def _searched(service: Service | PooledService, question: ServiceQuestion) -> tuple[ServingOption, float, Outcome]:
     """Return the highest rate within the limits, with the latencies at it; else those at the lowest rate tried."""
     from nearpeak.systems.serving.serving_capacity import capacity
 
@@ -161,7 +172,7 @@ def _searched(service: Service | PooledService, question: ServiceQuestion) -> tu
     return replace(
         option, rate_per_s=rate, low_per_s=reached.low_per_s, high_per_s=reached.high_per_s, limiter=reached.limiter,
         output_tokens_per_s=rate * question.mean_lengths()[1],
-    ), reached.tried_per_s  # fmt: skip
+    ), reached.tried_per_s, reached.outcomes[0]  # fmt: skip
 
 
 def _ceiling(service: Service | PooledService, question: ServiceQuestion) -> float:
@@ -198,14 +209,15 @@ def _merit(option: ServingOption, question: ServiceQuestion) -> float:
 
 
 def _planned(
-    fleet: Fleet, options: Sequence[tuple[ServingOption, float, Service | PooledService]], refused: Mapping[str, str],
+    fleet: Fleet, options: Sequence[tuple[ServingOption, float, Outcome, Service | PooledService]],
+    refused: Mapping[str, str],
     question: ServiceQuestion,
 ) -> PlannedServing:  # fmt: skip
-    """Return the answer for the best layout, which is run once more for its timeline and its power."""
+    """Return the answer for the best layout, with the timeline and the power of its run."""
     from nearpeak.systems.serving.log_comparison import logged_latencies
     from nearpeak.systems.serving.run_timeline import step_spans
 
-    best, rate_per_s, service = options[0]
+    best, rate_per_s, outcome, service = options[0]
     one = service.decodes if isinstance(service, PooledService) else service
     source = step_table(one.shape, one.target, question.costs, one.layout)
     served_s = best.latencies_s["latency"]["mean"] - best.latencies_s["queue"]["mean"]
@@ -213,7 +225,10 @@ def _planned(
     count = max(round((best.rate_per_s or rate_per_s) / one.replica_count * served_s), 1)
     step = StepBatch.of_decode(count, kv_count=round(count * (inputs + outputs / 2)))
     seconds, wider = source.seconds(step), math.log(question.costs.composition_ratio)
-    outcome, power_w = _run(service, rate_per_s, question.seeds[0])
+    if isinstance(service, PooledService):
+        power_w = pooled_power_w(service, service.both(rate_per_s, question.seeds[0]))
+    else:
+        power_w = run_power_w(service, outcome)
     price = _price(fleet, power_w)
     priced = tuple(replace(option, usd_per_million_tokens=_usd(option, price)) for option, *_ in options)
     rate = best.output_tokens_per_s
@@ -233,15 +248,6 @@ def _planned(
         price_source=fleet.price_source, notes=service.notes, is_searched=question.is_search,
         is_host_assumed=question.costs.is_assumed,
     )  # fmt: skip
-
-
-def _run(service: Service | PooledService, rate_per_s: float, seed: int) -> tuple[Outcome, float | None]:
-    """Return a run, and the mean power of one device of it."""
-    if isinstance(service, PooledService):
-        both = service.both(rate_per_s, seed)
-        return service.seen(both), pooled_power_w(service, both)
-    outcome = service.run(rate_per_s, seed)
-    return outcome, run_power_w(service, outcome)
 
 
 def _price(fleet: Fleet, power_w: float | None) -> float | None:

@@ -19,8 +19,9 @@ from nearpeak.systems.serving.serving_outcome import Outcome
 
 REQUEST_COUNTS = (300, 20_000)
 """Least and most requests of a load that is drawn."""
-LOAD_S = 40.0
-"""Length of a load that is drawn, in which as many requests come and go as run at once several times over."""
+LOAD_S, STARTS = 40.0, 10
+"""Length of a load that is drawn, in which as many requests come and go as run at once several times over; and starts
+of a replica that it lasts at least, where replicas follow the load."""
 RAMP_RATIO = 0.2
 """Share of a drawn load that arrives before the service is in its steady state, and does not count."""
 _CLASSES, _ADAPTERS = 2, 3
@@ -86,7 +87,8 @@ class ServiceQuestion:
         if self.concurrency:
             count = max(REQUEST_COUNTS[0], 4 * self.concurrency)
             return self._marked(closed_load(self.concurrency, count, **lengths), seed)
-        count = min(max(round(rate_per_s * LOAD_S), REQUEST_COUNTS[0]), REQUEST_COUNTS[1])
+        length_s = max(LOAD_S, STARTS * self.settings.start_s)
+        count = min(max(round(rate_per_s * length_s), REQUEST_COUNTS[0]), REQUEST_COUNTS[1])
         return self._marked(open_load(rate_per_s, count, cv=self.gap_cv_ratio, **lengths), seed)
 
     def _marked(self, requests: Requests, seed: int) -> Requests:

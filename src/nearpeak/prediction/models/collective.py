@@ -110,12 +110,22 @@ def _refuse_unreached(target: Target, cases: CaseColumns) -> None:
             f"{target.name}: no prediction of {what}; instances of a GPU reach no peers over NVLink or PCIe, and no "
             "table of how libraries go around that is known; the whole device can be predicted"
         )
-    joined = max((link.device_count or NODE_DEVICES for link in target.links.values()), default=NODE_DEVICES)
+    joined = joined_device_count(target)
     if most > joined:
         raise NotModelledError(
             f"{target.name}: no prediction of {what} among {most} ranks; a node has {joined}, and no document states "
             f"the network between nodes: --fabric names it, e.g. ib400; up to {joined} ranks need none"
         )
+
+
+def joined_device_count(target: Target) -> int:
+    """Return the devices of a node, among which collectives are predicted without a network.
+
+    >>> from nearpeak.targets import target_of
+    >>> [joined_device_count(target_of(name)) for name in ("h100_sxm", "gb200", "l40s")]
+    [8, 72, 8]
+    """
+    return max((link.device_count or NODE_DEVICES for link in target.links.values()), default=NODE_DEVICES)
 
 
 def _is_copy(cases: CaseColumns) -> bool:
