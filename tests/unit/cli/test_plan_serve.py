@@ -76,7 +76,9 @@ def test_two_services_are_compared(tmp_path):
     words = ("--concurrency", "4", "--parallel", "tp=2", "--against", str(before), "--text")
     done = CliRunner().invoke(application(), [*SERVE, *words])
     assert done.exit_code == 0, done.output
-    assert "% requests per second" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert "% requests per second; a decode step takes" in text
+    assert "collective 0 s" in text  # what came with two devices
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -88,6 +90,7 @@ def test_two_services_are_compared(tmp_path):
     (("--rate", "1/s", "--parallel", "tp=x"), "tp=NUMBER"),
     (("--rate", "1/s", "--parallel", "tp=4"), "do not make up 2"),
     (("--rate", "1/s", "--kv-cache", "int1"), "is not one of bf16"),
+    (("--rate", "1/s", "--input", "200000"), "the context of llama-3.2-1b holds 131,072"),
     (("--rate", "1/s", "--weights", "fp7"), "fp7"),
 ])  # fmt: skip
 def test_wrong_words_are_refused_in_one_line(words, message):

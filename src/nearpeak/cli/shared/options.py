@@ -67,9 +67,9 @@ class Listing(TyperGroup):
             formatter.write_dl(rows)
 
 
-def group_of(text: str) -> typer.Typer:
+def group_of(text: str, listing: type[Listing] = Listing) -> typer.Typer:
     """Return an empty command of commands that `text` describes."""
-    return typer.Typer(cls=Listing, help=text, no_args_is_help=True, rich_markup_mode=None)
+    return typer.Typer(cls=listing, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
 def targets_of(names: list[str], edits: list[str], policy: str = "strict") -> list[Target]:

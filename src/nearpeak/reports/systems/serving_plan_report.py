@@ -1,9 +1,11 @@
 """Report of a planned service: verdict, latencies, where a step goes, and the other layouts."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nearpeak.core.systems.service import PlannedServing, ServiceChoice, ServingOption
+from nearpeak.core.systems.serving_layout import ServingLayout
+from nearpeak.errors import SpecError
 from nearpeak.reports.brief_text import brief, figure_of_three, whole_percent
 from nearpeak.reports.document import Block, Cell, Details, Document, Table, Text, columns
 from nearpeak.reports.systems.service_chart import drawing_of
@@ -295,26 +297,67 @@ def _why(planned: PlannedServing) -> Iterator[Block]:
 
 
 def difference_of(planned: PlannedServing, before: str, name: str) -> Document:
-    """Return what changed against the JSON of another plan.
+    """Return what changed against the JSON of another plan: settings, figures, and the parts of a decode step.
 
     Raises:
         SpecError: the text is no such JSON.
     """
-    from nearpeak.errors import SpecError
-
     try:
-        old = json.loads(before)["best"]
-        latencies, rate = old["latencies_s"], float(old["rate_per_s"])
-        rows = [("requests per second", figure_of_three(rate), figure_of_three(planned.best.rate_per_s))]
-        rows += [
-            (f"p99 {_NAMES[kind]}", brief(float(latencies[kind]["p99"]), "s"), _tail(planned.best, kind))
-            for kind in planned.best.latencies_s if kind in latencies
+        old, now = json.loads(before), planned.record()
+        was, best = old["best"], planned.best
+        settings = [
+            (word.replace("_", " "), str(old[word]), str(now[word]))
+            for word in ("model", "target", "device_count", "engine", "load") if old[word] != now[word]
         ]  # fmt: skip
-    except (ValueError, TypeError, KeyError):
+        layout = f"{was['replica_count']} × ({ServingLayout(**was['layout']).words})"
+        if was["decode_layout"] is not None:
+            decode = f"decode {was['decode_replica_count']} × ({ServingLayout(**was['decode_layout']).words})"
+            layout = f"prefill {layout}, {decode}"
+        if layout != _layout(best):
+            settings.append(("layout", layout, _layout(best)))
+        rate, latencies = float(was["rate_per_s"]), was["latencies_s"]
+        rows = [("requests per second", figure_of_three(rate), figure_of_three(best.rate_per_s))]
+        rows += [
+            (f"p99 {_NAMES[kind]}", brief(float(latencies[kind]["p99"]), "s"), _tail(best, kind))
+            for kind in best.latencies_s if kind in latencies
+        ]  # fmt: skip
+        costs = was["usd_per_million_tokens"], best.usd_per_million_tokens
+        if None not in costs:
+            rows.append(("$ per M output tokens", *(f"{float(cost):,.2f}" for cost in costs)))
+        joules = old["energy_j_per_token"], planned.energy_j_per_token
+        if None not in joules:
+            rows.append(("energy per token", *(brief(float(each), "J") for each in joules)))
+        parts = {part: (float(old["parts_s"][part]), part_s) for part, part_s in planned.parts_s.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise SpecError(f"{name}: is no JSON of 'nearpeak plan serve --json'") from None
-    gain = planned.best.rate_per_s / rate - 1 if rate else 0.0
+    gain = best.rate_per_s / rate - 1 if rate else 0.0
+    heads = columns("figure", "#before", "#now")
     return Document(
-        title=f"{planned.model}: {_layout(planned.best)} against {name}",
-        lead=f"{100 * gain:+.1f} % requests per second.", kicker="Serving plan, compared",
-        blocks=[Table(columns=columns("figure", "#before", "#now"), rows=rows, name="difference")],
+        title=f"{planned.model}: {_layout(best)} against {name}",
+        lead=f"{100 * gain:+.1f} % requests per second{_step_change(parts)}.", kicker="Serving plan, compared",
+        blocks=[
+            *([Table(columns=columns("setting", "~before", "~now"), rows=settings, name="settings")] * bool(settings)),
+            Table(columns=heads, rows=rows, name="difference"),
+            Table(columns=columns("part", "#before_s|before", "#now_s|now", "#change"), name="parts",
+                  caption="A decode step of each, with the sequences that each decodes at once",
+                  rows=[(part, old_s, new_s, _signed(new_s - old_s)) for part, (old_s, new_s) in parts.items()
+                        if old_s or new_s]),
+        ],
     )  # fmt: skip
+
+
+def _step_change(parts: Mapping[str, tuple[float, float]]) -> str:
+    """Return how a decode step changed, and by which part of it most."""
+    before_s, now_s = (sum(pair[place] for pair in parts.values()) for place in (0, 1))
+    name, (old_s, new_s) = max(parts.items(), key=lambda item: abs(item[1][1] - item[1][0]))
+    if abs(new_s - old_s) < 1e-3 * before_s:
+        return "; a decode step takes as long as before"
+    return (
+        f"; a decode step takes {brief(now_s, 's')} instead of {brief(before_s, 's')}, most of it by {name} "
+        f"({_signed(new_s - old_s)})"
+    )
+
+
+def _signed(seconds: float) -> str:
+    """Return a difference of times with its sign."""
+    return f"{'-' if seconds < 0 else '+'}{brief(abs(seconds), 's')}"

@@ -38,7 +38,7 @@ def table(path, host):
 def test_known_host_times_are_found_and_a_plan_reads_them(tmp_path):
     data = table(tmp_path / "own.csv", {"host_step_s": 2e-3, "host_sequence_s": 9e-5})
     out = tmp_path / "mine.toml"
-    words = ("plan", "calibrate-serving", str(data), "--model", "llama-3.2-1b", "--on", "h100_sxm", "--out", str(out))
+    words = ("plan", "serve", "calibrate", str(data), "--model", "llama-3.2-1b", "--on", "h100_sxm", "--out", str(out))
     done = CliRunner().invoke(application(), [*words, "--json"])
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads(done.stdout)
