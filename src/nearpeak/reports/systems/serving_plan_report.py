@@ -321,12 +321,11 @@ def difference_of(planned: PlannedServing, before: str, name: str) -> Document:
             (f"p99 {_NAMES[kind]}", brief(float(latencies[kind]["p99"]), "s"), _tail(best, kind))
             for kind in best.latencies_s if kind in latencies
         ]  # fmt: skip
-        costs = was["usd_per_million_tokens"], best.usd_per_million_tokens
-        if None not in costs:
-            rows.append(("$ per M output tokens", *(f"{float(cost):,.2f}" for cost in costs)))
-        joules = old["energy_j_per_token"], planned.energy_j_per_token
-        if None not in joules:
-            rows.append(("energy per token", *(brief(float(each), "J") for each in joules)))
+        cost, joules = best.usd_per_million_tokens, planned.energy_j_per_token
+        if cost is not None and was["usd_per_million_tokens"] is not None:
+            rows.append(("$ per M output tokens", f"{float(was['usd_per_million_tokens']):,.2f}", f"{cost:,.2f}"))
+        if joules is not None and old["energy_j_per_token"] is not None:
+            rows.append(("energy per token", brief(float(old["energy_j_per_token"]), "J"), brief(joules, "J")))
         parts = {part: (float(old["parts_s"][part]), part_s) for part, part_s in planned.parts_s.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise SpecError(f"{name}: is no JSON of 'nearpeak plan serve --json'") from None
