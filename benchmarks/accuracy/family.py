@@ -58,6 +58,8 @@ class Block:
     """Times below this are left out, as their source rounds them: of what takes less, only what is late is seen."""
     hot_count: int = 0
     """Cases left out as their best time beats the roofline: inputs lay in cache."""
+    kernels: tuple[tuple[int, "Block"], ...] = ()
+    """Kernels that together took a measured time, each with how often it ran; none where one case was measured."""
 
     @property
     def name(self) -> str:
@@ -77,7 +79,15 @@ class Block:
         """Return the chosen rows as a block."""
         columns = {"axes": self.axes, "settings": self.settings}
         chosen = {name: {key: column[rows] for key, column in each.items()} for name, each in columns.items()}
-        return replace(self, measured_s=self.measured_s[rows], sites=self.sites[rows], **chosen)
+        kernels = tuple((count, one.part(rows)) for count, one in self.kernels)
+        return replace(self, measured_s=self.measured_s[rows], sites=self.sites[rows], kernels=kernels, **chosen)
+
+    def of_kernels(self, kernels: Sequence[tuple[int, str, Mapping[str, str], Mapping[str, Any], Any]]) -> "Block":
+        """Return a block whose times are sums over kernels: how often each ran, operator, formats, axes, attributes."""
+        return replace(self, kernels=tuple(
+            (count, replace(self, op=op, dtypes=dict(dtypes), axes=dict(axes), attributes=dict(attributes)))
+            for count, op, dtypes, axes, attributes in kernels
+        ))  # fmt: skip
 
     def table(self, rows: Any) -> CaseTable:
         """Return the chosen rows as cases."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.accuracy.families.collective import COPIES
 from benchmarks.accuracy.family import EAGER, lacks
 
 EVERY = "true"
@@ -44,6 +45,10 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
             "not (contains(op, 'addmm') or contains(op, 'bmm') or contains(op, 'matmul'))",
             "no work on the device, or operators that the other tables of this source hold",
         ),
+    ),
+    "vidur_collectives": (
+        (COPIES, "the same to the last digit on two boards, and faster than the bridge between them: copies"),
+        ("intra <> 1 or n_gpus <> per_node", "several nodes: the network between them is not stated"),
     ),
     "aic_gemm": ((f"not {lacks(EAGER)}", "eager-timed: the host's launch is in them"),),
 }  # fmt: skip

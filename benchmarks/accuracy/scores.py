@@ -193,18 +193,28 @@ def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Ro
     """
     if len(rows) == 0:
         return None
+    found = [(count, _columns(one, rows, measured_by)) for count, one in block.kernels or ((1, block),)]
+    columns = {name: sum(count * each[name] for count, each in found) for name in found[0][1]}
+    for name in ("decided", "cold"):
+        columns[name] = np.all([each[name] for _, each in found], axis=0)
+    return Rows(
+        name=block.name, protocol=protocol, measured_s=block.measured_s[rows], hot_count=block.hot_count, **columns
+    )
+
+
+def _columns(block: Block, rows: Any, measured_by: str) -> dict[str, Any]:
+    """Return the predictions and bounds of cases by the field of `Rows` that they, or their sums, stand under."""
     target, table = target_of(block.device), block.table(rows)
     found = predict_table(table, target, replace(block.setting_of(rows), measured_by=measured_by))
     policies = (Policy(), Policy(algorithm="any"), Policy(output_credit=False))
     classical, fast, charged = (bound_table(table, target, one) for one in policies)
-    return Rows(
-        name=block.name, protocol=protocol, measured_s=block.measured_s[rows], predicted_s=found.predicted_s,
-        low_s=found.low_s, high_s=found.high_s, bound_s=found.bound_s, classical_s=classical.bound_s,
-        any_s=fast.bound_s, charged_s=charged.bound_s, roofline_s=classical.roofline_s,
-        clocked_s=classical.roofline_s * _clock_ratio(target), plain_s=_uncorrected(block, rows),
-        decided=found.bound_decides,
-        cold=_is_cold(target, classical.bound_s), hot_count=block.hot_count,
-    )  # fmt: skip
+    return {
+        "predicted_s": found.predicted_s, "low_s": found.low_s, "high_s": found.high_s, "bound_s": found.bound_s,
+        "classical_s": classical.bound_s, "any_s": fast.bound_s, "charged_s": charged.bound_s,
+        "roofline_s": classical.roofline_s, "clocked_s": classical.roofline_s * _clock_ratio(target),
+        "plain_s": _uncorrected(block, rows), "decided": found.bound_decides,
+        "cold": _is_cold(target, classical.bound_s),
+    }  # fmt: skip
 
 
 def joined(parts: Sequence[Rows], name: str) -> Rows:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.families import families
-from benchmarks.accuracy.family import Block, folds
+from benchmarks.accuracy.family import Block, Family, folds
 from nearpeak.core.answers.prediction import SOFTWARE
+from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.calibration.intervals import shortest
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.software_ratio import DECODE, FILE
@@ -23,12 +24,15 @@ TABLES = {
     "gemm": ("aic_gemm",), "attention": ("aic_decode_attention", "aic_context_attention"), "grouped_gemm": ("aic_moe",),
 }  # fmt: skip
 """Files of the corpus by family: those whose rows name a framework."""
+_PYTORCH = {"layer_products": ("llmservingsim_layers",), "modules": ("llmservingsim_layers",)}
+"""The same of layers that PyTorch ran call by call, as their source's name of the software does not say."""
 _LEAST_ROWS, _KNOTS, _HELD_OUT = 150, 7, 3
 _STEEPEST = -0.9
 """Least slope of a ratio over the time, in logarithms: frameworks' times rise with cases, too."""
 _HEAD = """# Written by `python -m benchmarks.accuracy.software CORPUS`: time of one framework over the predicted best
 # of all, as logarithms at predicted times, and the ends of its 90 % interval. Source: ai-dynamo/aiconfigurator 095f58a
-# (Apache-2.0), newest version of each framework.
+# (Apache-2.0), newest version of each framework; of PyTorch, whose stream kernels are those of whole modules, each of
+# the mean time of its kernels: casys-kaist/LLMServingSim 5daddb2 (MIT).
 """
 
 
@@ -38,14 +42,17 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     options = parser.parse_args()
     entries: list[str] = []
-    print("| family | group | software | rows | of the best | its own | bias | covered |")
+    print("| group | device | software | rows | of the best | its own | bias | covered |")
     print("|---|---|---|---|---|---|---|---|")
     for name, tables in TABLES.items():
         for software in SOFTWARE:
             with tempfile.TemporaryDirectory() as folder:
                 _write_part(options.corpus, Path(folder), tables, software)
                 for (device, group), blocks in _grouped(name, Path(folder)).items():
-                    entries += _entry(name, device, group, blocks, software)
+                    entries += _entry(device, group, blocks, software)
+    for name in _PYTORCH:
+        for (device, group), blocks in _grouped(name, options.corpus, "llmservingsim").items():
+            entries += _entry(device, group, blocks, "pytorch")
     FILE.write_text(_HEAD + "\n".join(entries), encoding="utf-8")
 
 
@@ -59,24 +66,40 @@ def _write_part(corpus: Path, folder: Path, tables: tuple[str, ...], software: s
         duckdb.sql(rows).write_parquet(str(sink))
 
 
-def _grouped(name: str, folder: Path) -> dict[tuple[str, str], list[Block]]:
-    """Return the blocks of a family by device and group of formats, decode steps apart."""
+def _grouped(name: str, folder: Path, source: str = "") -> dict[tuple[str, str], list[Block]]:
+    """Return the blocks of a family by device and group of formats under its form's name, decode steps apart.
+
+    Args:
+        source: project whose rows were not fitted and count on devices with scalars of their own.
+    """
     found: dict[tuple[str, str], list[Block]] = {}
     for family in families(name):
-        for block in family.blocks(folder) if family.name == name else ():
-            if len(block.measured_s) >= _LEAST_ROWS and family.is_named(block):
-                group = family.group(block) + (DECODE if block.kind.startswith("decode") else "")
+        for block in family.blocks(folder):
+            known = _is_known if block.source == source else Family.is_named
+            if len(block.measured_s) >= _LEAST_ROWS and known(family, block):
+                group = f'{family.model.name}."{family.group(block)}{DECODE * block.kind.startswith("decode")}"'
                 found.setdefault((block.device, group), []).append(block)
     return found
 
 
-def _entry(family: str, device: str, group: str, blocks: list[Block], software: str) -> list[str]:
+def _is_known(family: Family, block: Block) -> bool:
+    """Return whether the scalars that answer for a block were fitted on its device."""
+    return calibration_for(target_of(block.device), family.model, block.columns(np.arange(1))).distance_count == 0
+
+
+def _entry(device: str, group: str, blocks: list[Block], software: str) -> list[str]:
     """Return the entry of a device, group and framework as TOML, and print its score."""
     columns: list[list[Any]] = [[], [], []]
     for block in blocks:
         rows = np.arange(len(block.measured_s))
-        found = predict_table(block.table(rows), target_of(device), block.setting_of(rows)).predicted_s
-        for column, each in zip(columns, (np.log(found), np.log(block.measured_s / found), folds(block)), strict=True):
+        kernels = block.kernels or ((1, block),)
+        found = sum(
+            count * predict_table(one.table(rows), target_of(device), one.setting_of(rows)).predicted_s
+            for count, one in kernels
+        )
+        mean_s = found / sum(count for count, _ in kernels)
+        values = np.log(mean_s), np.log(block.measured_s / found), folds(block)
+        for column, each in zip(columns, values, strict=True):
             column.append(each)
     logs, apart, fold = map(np.concatenate, columns)
     knots, ratios = _ratios(logs[fold <= 1], apart[fold <= 1])
@@ -89,11 +112,11 @@ def _entry(family: str, device: str, group: str, blocks: list[Block], software: 
     covered = ((rest[last] >= np.log(low)) & (rest[last] <= np.log(high))).mean()
     bias = 100 * (np.exp(-rest[last]) - 1).mean()
     print(
-        f"| {family} | {device} {group} | {software} | {last.sum()} | {errors[0]:.1f} | {errors[1]:.1f} "
+        f"| {group} | {device} | {software} | {last.sum()} | {errors[0]:.1f} | {errors[1]:.1f} "
         f"| {bias:+.1f} | {100 * covered:.0f} % |", flush=True,
     )  # fmt: skip
     return [
-        f'[{family}."{group}".{device}.{software}]',
+        f"[{group}.{device}.{software}]",
         f"times_s = {[float(f'{np.exp(knot):.3g}') for knot in knots]}",
         f"ratio_logs = {[round(float(ratio), 3) for ratio in ratios]}",
         f"interval = [{min(low, 1.0):.4f}, {max(high, 1.0):.4f}]", f"row_count = {int((fold <= 1).sum())}", "",

@@ -88,27 +88,14 @@ VIDUR = {
         op="embedding", dtypes=_HALF, axes={"tokens": "tokens", "dim": "hidden", "vocab": "vocab // tp"}
     ),
 }  # fmt: skip
-_BF16 = {"dtype": "bf16"}
-_LAYER_NORM = Mapped(op="rms_norm", dtypes=_BF16, axes={"rows": "tokens", "hidden": "hidden"})
 LLMSERVINGSIM = {
-    **dict.fromkeys(("layer_input_layernorm", "layer_post_layernorm", "layer_final_layernorm"), _LAYER_NORM),
-    "layer_act_fn": Mapped(
-        op="elementwise", dtypes=_BF16, attributes={"function": "swiglu"},
-        axes={"elements": "tokens::bigint * ffn // tp", "b": "tokens::bigint * ffn // tp"},
-    ),
-    "layer_rope": Mapped(
-        op="rotary_embedding", dtypes=_BF16,
-        axes={"batch": "1", "heads": "(q_heads + kv_heads) // tp", "positions": "tokens", "dim": "head_dim"},
-    ),
     "layer_embedding": Mapped(
-        op="embedding", dtypes=_BF16, axes={"tokens": "tokens", "dim": "hidden", "vocab": "vocab // tp"}
+        op="embedding", dtypes={"dtype": "bf16"}, axes={"tokens": "tokens", "dim": "hidden", "vocab": "vocab // tp"}
     ),
 }  # fmt: skip
-_DENSE = "op <> 'layer_act_fn' or not (contains(model, 'MoE') or contains(model, 'Mixtral'))"
-"""Activations of experts are of as many rows as were sent to them, which is not stated."""
 FILES = {
     "neusight_elementwise": (NEUSIGHT, "true"), "aic_quantize": (AIC, "true"), "llmcompass": (LLMCOMPASS, "true"),
-    "llmservingsim_layers": (LLMSERVINGSIM, f"latency_us >= {LEAST_US} and ({_DENSE})"),
+    "llmservingsim_layers": (LLMSERVINGSIM, f"latency_us >= {LEAST_US}"),
     "vidur_layers": (VIDUR, f"gated = 1 and n_head % tp = 0 and n_kv_head % tp = 0 and latency_us >= {LEAST_US}"),
 }  # fmt: skip
 """Operators by file, with the rows that map cleanly; `quant_dynamic_minus_static` is no time of a kernel."""

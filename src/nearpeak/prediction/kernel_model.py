@@ -86,6 +86,8 @@ class Setting:
     """Serving framework whose kernels run, of `software_ratio.SOFTWARE`; empty: the best of all measured, by case."""
     software_or_best: bool = False
     """Whether the best of all stands in where the framework has no data, as in steps."""
+    is_eager: bool = False
+    """Whether PyTorch runs the calls one by one as they are written; `software` of `pytorch` says so, too."""
     engine: str = ""
     """Inference engine that builds the kernels, where boards have a model of it: `tensorrt`."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from nearpeak.core.answers.prediction import BEST_SOFTWARE, SOFTWARE
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.prediction.calibration.related_devices import is_other_format
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Setting
 
 FILE = Path(__file__).parent / "coefficients/software.toml"
@@ -71,7 +72,9 @@ def ratio_of_cases(
     """
     if not setting.software:
         return None
-    groups = [name + DECODE * decodes for name in model.groups(cases.op, cases.dtypes)[:2]]
+    first, *others = model.groups(cases.op, cases.dtypes)[:2]
+    alike = [first, *(name for name in others if not (model.is_by_format and is_other_format(first, name)))]
+    groups = [name + DECODE * decodes for name in alike]
     for group in groups:
         found = _ratio(model.name, group, target.architecture, target.name, setting.software)
         if found is not None:

@@ -117,3 +117,23 @@ def test_a_block_with_the_times_of_another_device_is_a_copy():
     found = [(one.device, other.device, common, same) for one, other, common, same in copies([first, copy])]
     assert found == [("a100_pcie_80gb", "h100_pcie", 40, 40)]
     assert list(copies([first, own, by_chance, few])) == []
+
+
+def test_a_module_is_predicted_as_the_sum_of_its_kernels(tmp_path):
+    columns = (
+        "source text, device text, op text, model text, tokens int, hidden int, tp int, q_heads int, kv_heads int, "
+        "head_dim int, ffn int, latency_us float, flags int"
+    )
+    rows = [
+        ("llmservingsim", "nvidia_h100_sxm", "layer_input_layernorm", model, tokens, 4096, 1, 32, 8, 128, 14336, 90.0, 0)
+        for model, tokens in (("Llama", 1024), ("Llama", 2048), ("Phi-mini-MoE", 1024))
+    ]
+    write(tmp_path / "llmservingsim_layers.parquet", columns, rows)
+    found = blocks(tmp_path, "modules")
+    written, fused = (found[f"llmservingsim h100_sxm {name} layer_input_layernorm"] for name in ("RMSNorm", "LayerNorm"))
+    assert sum(count for count, _ in written.kernels) == 8
+    assert [one.op for _, one in fused.kernels] == ["layer_norm"]
+    whole = rows_of(written, np.arange(2), "source")
+    alone = [count * rows_of(one, np.arange(2), "source").predicted_s for count, one in written.kernels]
+    assert whole.predicted_s == pytest.approx(sum(alone))
+    assert rows_of(written.part(np.array([1])), np.arange(1), "source").predicted_s == whole.predicted_s[1]

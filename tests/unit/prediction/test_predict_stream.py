@@ -196,3 +196,17 @@ def test_short_kernels_are_not_told_by_long_ones(device, million, measured_s):
         nearpeak.case("elementwise", function="add", elements=elements, b=elements, dtype="fp16"), device
     )
     assert found.time_s == pytest.approx(measured_s, abs=0.6e-6)
+
+
+def test_pytorch_computes_where_elements_of_broadcast_operands_lie():
+    whole, spread = (
+        nearpeak.case("elementwise", function="mul", elements=1 << 23, b=b, dtype="bf16") for b in (1 << 23, 4096)
+    )
+    target = target_of("h100_sxm")
+    usual, eager = (
+        [predict_case(case, target, setting).time_s for case in (whole, spread)]
+        for setting in (Setting(), Setting(is_eager=True))
+    )
+    assert usual[1] < usual[0] == pytest.approx(eager[0])
+    assert eager[1] > 2 * usual[1]
+    assert nearpeak.predict(spread, target, software="pytorch").time_s > 2 * usual[1]

@@ -39,7 +39,7 @@ JSON_LINES = typer.Option(
 )
 TEXT = typer.Option(False, "--text", help="Print text, as without --json; rows of cases are text in a pipe, too.")
 SOFTWARE = typer.Option(
-    BEST_SOFTWARE, "--software", help="Serving framework: vllm, trtllm, sglang; best: of those measured, case by case."
+    BEST_SOFTWARE, "--software", help="Framework: vllm, trtllm, sglang, pytorch; best: of those measured, case by case."
 )
 EXECUTION = typer.Option(
     "", "--execution", help="How the step is submitted: eager, graph or compiled; by default as its source runs."

@@ -11,7 +11,7 @@ from nearpeak.ops import OPS
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
 from nearpeak.prediction.product_units import got
 from nearpeak.prediction.scalar_or_column import is_number, larger, raised, smaller, summed
-from nearpeak.prediction.stream.stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
+from nearpeak.prediction.stream.stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, indexed_s, resources
 from nearpeak.prediction.work_columns import WorkColumns, work_columns, work_numbers
 
 COEFFICIENTS = coefficient_ranges(
@@ -97,7 +97,7 @@ def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, coefficients: An
     fitted = dict(
         zip((coefficient.name for coefficient in COEFFICIENTS), np.asarray(coefficients).tolist(), strict=True)
     )
-    parts = _parts(target, cases, work, fitted)
+    parts = _parts(target, cases, work, fitted, is_eager=setting.is_eager or setting.software == "pytorch")
     kernel_s = sum(parts.values())
     if setting.host_timed:
         floor = fitted["host_floor_s"] * larger(work.launch_count, 1)
@@ -109,7 +109,7 @@ def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, coefficients: An
 
 
 def _parts(
-    target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]
+    target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float], *, is_eager: bool
 ) -> dict[str, Any]:  # fmt: skip
     """Return the parts of the time of the kernels themselves."""
     needs = resources(target, cases, work, fitted)
@@ -126,7 +126,8 @@ def _parts(
     }  # fmt: skip
     memory_s = sum(parts[name] for name in ("read", "read_ceiling", "write", "write_ceiling", "passes"))
     parts["alignment"] = memory_s * (1 / needs.aligned_ratio - 1)
-    others = {"rows": needs.rows_s, "vector": needs.vector_s, "tensor": needs.tensor_s}
+    vector_s = needs.vector_s + (indexed_s(target, cases) if is_eager else 0.0)
+    others = {"rows": needs.rows_s, "vector": vector_s, "tensor": needs.tensor_s}
     memory_s = memory_s + parts["alignment"]
     powers = {name: raised(time_s, SHARPNESS) for name, time_s in others.items()}
     excess = raised(raised(memory_s, SHARPNESS) + sum(powers.values()), 1 / SHARPNESS) - memory_s

@@ -34,6 +34,12 @@ _SM_BYTES_PER_CLOCK = 64
 """Most that one multiprocessor moves to and from the last cache in a clock, half a line: an assumption. All of them
 together do not need it (an A100 moves 47 bytes for each, NVIDIA A100 whitepaper); few do not fill the memory's pins."""
 
+_INDEXED_CLOCKS = 1.1
+"""Clocks of a multiprocessor for one element of PyTorch's element-wise kernels where an operand is broadcast: they then
+compute where each element lies and load it alone (`launch_legacy_kernel` of CUDALoops.cuh). Set on RMS norms and rotary
+embeddings of even numbers of tokens on an H100 (LLMServingSim 5daddb2); odd ones are no farther off, nor are those of
+an RTX A6000 and 3090 (docs/lab/kernel_models.md)."""
+
 
 class Resources(NamedTuple):
     """Times of each resource alone, as columns, or as numbers for one case; those of memory at the rate of its pins."""
@@ -79,6 +85,23 @@ def resources(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Map
         rows_s=_rows_s(target, cases, work, fitted), vector_s=vector_flop / vector_rate_reached,
         tensor_s=work.matrix_s / fitted["tensor_ratio"],
     )  # fmt: skip
+
+
+def indexed_s(target: Target, cases: CaseColumns) -> Any:
+    """Return how long PyTorch computes where elements of broadcast operands lie; 0 where there are none.
+
+    >>> from nearpeak.targets import target_of
+    >>> axes = {"elements": 1 << 20, "b": 1024}
+    >>> case = CaseColumns(op="elementwise", phase="forward", dtypes={}, axes=axes)
+    >>> round(indexed_s(target_of("h100_sxm"), case) * 1e6, 1)
+    4.4
+    """
+    if cases.op != "elementwise":
+        return 0.0
+    elements = cases.axes["elements"]
+    sizes = [cases.axes[name] for name in ("a", "b", "c") if name in cases.axes]
+    spread = sum((size > 1) & (size < elements) for size in sizes) > 0  # a single value is no tensor
+    return spread * elements * (_INDEXED_CLOCKS / (target.clock_hz * (target.sm_count or 1)))
 
 
 def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Any:
