@@ -3,7 +3,7 @@
 import argparse
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,8 +25,8 @@ of the plain roofline at documented rates on the same rows. *Covered*: rows insi
 Which bars these figures reach, in one table: [bars](accuracy_bars.md).
 
 Rows: newest software, best implementation per shape, no host launch (except NeuSight, whose every row has it), no
-row faster than 0.95 of the roofline (inputs in cache). The last column counts the shapes that are read and not scored,
-by reason.
+row faster than 0.95 of the roofline (inputs in cache). The last column counts the rows of a block that are not scored,
+by reason; with those that are scored they are all that the corpus has of it.
 
 *sites*: scalars and corrections were fitted on half of the sites (pairs of n and k; whole shapes of attention
 and of layers of experts) of this device, intervals set on a quarter, these rows are of the remaining quarter. *device*:
@@ -183,8 +183,7 @@ def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Itera
             what = f"{len(block.measured_s)} shapes, none at a held-out site; --every-row scores them"
             print(f"{family.name}: {block.name}: {what}", file=sys.stderr)
         else:
-            hot = f", {block.hot_count} shapes in cache" if block.hot_count else ""
-            print(f"{family.name}: {block.name}: no row left (older software, host launch{hot})", file=sys.stderr)
+            print(f"{family.name}: {block.name}: no row left ({_listed(block.left_out)})", file=sys.stderr)
 
 
 def line_of(family: str, found: Score, shape_count: int) -> str:
@@ -199,9 +198,11 @@ def line_of(family: str, found: Score, shape_count: int) -> str:
 
 
 def _left_out(found: Score, shape_count: int) -> str:
-    """Return how many shapes of a block are not scored, by reason."""
-    fitted = shape_count - found.all.row_count
-    reasons = {"fitted or set intervals": fitted, "in cache": found.hot_count}
+    """Return how many rows of a block are not scored, by reason."""
+    return _listed({"fitted or set intervals": shape_count - found.all.row_count, **found.left_out})
+
+
+def _listed(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count) or "0"
 
 

@@ -1,5 +1,6 @@
 """What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,8 +57,8 @@ class Block:
     """Fields of the setting that differ from row to row, as columns."""
     least_s: float = 0.0
     """Times below this are left out, as their source rounds them: of what takes less, only what is late is seen."""
-    hot_count: int = 0
-    """Cases left out as their best time beats the roofline: inputs lay in cache."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the corpus that are no case of the block, by reason."""
     kernels: tuple[tuple[int, "Block"], ...] = ()
     """Kernels that together took a measured time, each with how often it ran; none where one case was measured."""
 
@@ -229,13 +230,15 @@ def best_rows(
         f"select {', '.join(axes)}, min(latency_us) as best, arg_min(coalesce(flags, 0), latency_us) as flags "
         f"from read_parquet(?) where {where} and {timed} and {lacks(NO_MEASUREMENT)} group by all order by all"
     )
-    counts = f"count(*) filter (not {timed}), count(*) filter ({timed} and not ({lacks(NO_MEASUREMENT)}))"
+    counts = f"count(*) filter (not {timed}), count(*) filter ({timed} and not ({lacks(NO_MEASUREMENT)})), count(*)"
     given = [str(path), *values]
     try:
         found = dict(duckdb.sql(query, params=given).fetchnumpy())
-        ((count, copied),) = duckdb.sql(f"select {counts} from read_parquet(?) where {where}", params=given).fetchall()
+        rows = f"select {counts} from read_parquet(?) where {where}"
+        ((count, copied, kept),) = duckdb.sql(rows, params=given).fetchall()
+        flagged = duckdb.sql(_FLAGGED + re.sub(_LACKS, "true", where), params=given).fetchall()[0]
     except duckdb.Error as error:
-        found, count, copied = _unread(path, axes, str(error)), 0, 0
+        found, count, copied, kept, flagged = _unread(path, axes, str(error)), 0, 0, 0, (0, 0, 0)
     texts = [name for name, column in found.items() if np.ma.getdata(column).dtype.kind not in "biuf"]
     if texts:
         found = _unread(path, axes, f"column {texts[0]} holds text; wanted numbers")
@@ -248,7 +251,25 @@ def best_rows(
     _tell(path, values, int((~whole).sum()), "shapes that lack an axis, or where one is out of range")
     columns = {name: np.ma.getdata(column)[whole] for name, column in found.items()}
     columns["best"] = columns["best"].astype(np.float64) * 1e-6
+    every, older, hosted = flagged if kept < flagged[0] else (kept, 0, 0)  # where a reader leaves flagged rows out
+    columns["left_out"] = {
+        "older software": older, "host launch": hosted, "other times of the same shapes": kept - count - copied - len(whole),
+        "without a time, an axis or of another device": every - older - hosted - kept + count + copied + int((~whole).sum()),
+    }  # fmt: skip
     return columns
+
+
+def reasons(found: Mapping[str, Any], hot: Any) -> dict[str, int]:
+    """Return why rows are no case of a block, by what `best_rows` found and which best times lay in cache."""
+    return {**found["left_out"], "in cache": int(hot.sum())}
+
+
+_LACKS = r"coalesce\(flags, 0\) & \d+ = 0"
+_FLAGGED = (
+    f"select count(*), count(*) filter (coalesce(flags, 0) & {OLD} > 0), "
+    f"count(*) filter (coalesce(flags, 0) & {OLD | EAGER} = {EAGER}) from read_parquet(?) where "
+)
+"""Counts of all rows, of those of older software, and of those of the newest with the host's launch."""
 
 
 class UnreadTable(UserWarning):
@@ -314,6 +335,5 @@ def has_column(path: Path, name: str) -> bool:
 
 __all__ = [
     "EAGER", "HOT", "OLD", "Block", "Family", "UnreadTable", "best_rows", "folds", "has_column", "kinds_of", "lacks",
-    "maker_of",
-    "site_numbers", "target_name",
+    "maker_of", "reasons", "site_numbers", "target_name",
 ]  # fmt: skip

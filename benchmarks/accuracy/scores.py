@@ -69,8 +69,8 @@ class Score:
     """Share of predictions that the bound gave, not the form."""
     beaten_ratio: float
     """Share of rows faster than their bound, of those whose bound is more than the last cache can hold from memory."""
-    hot_count: int
-    """Shapes left out as their inputs lay in cache."""
+    left_out: Mapping[str, int]
+    """Rows of the corpus that are no case of the block, by reason."""
 
 
 def error_of(predicted: Any, measured: Any) -> Error | None:
@@ -124,8 +124,8 @@ class Rows:
     """Whether the bound, not the form, gave the time."""
     cold: Any
     """Whether the bound stands for more bytes than the last cache holds: inputs cannot have lain in it."""
-    hot_count: int
-    """Shapes left out as their inputs lay in cache."""
+    left_out: Mapping[str, int]
+    """Rows of the corpus that are no case of the block, by reason."""
 
 
 def held_out(family: Family, block: Block, *, every_row: bool = False) -> Rows | None:
@@ -198,7 +198,7 @@ def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Ro
     for name in ("decided", "cold"):
         columns[name] = np.all([each[name] for _, each in found], axis=0)
     return Rows(
-        name=block.name, protocol=protocol, measured_s=block.measured_s[rows], hot_count=block.hot_count, **columns
+        name=block.name, protocol=protocol, measured_s=block.measured_s[rows], left_out=block.left_out, **columns
     )
 
 
@@ -222,9 +222,9 @@ def joined(parts: Sequence[Rows], name: str) -> Rows:
     columns = {
         one.name: np.concatenate([getattr(part, one.name) for part in parts])
         for one in fields(Rows)
-        if one.name not in ("name", "protocol", "hot_count")
+        if one.name not in ("name", "protocol", "left_out")
     }
-    return Rows(name=name, protocol=parts[0].protocol, hot_count=sum(one.hot_count for one in parts), **columns)
+    return Rows(name=name, protocol=parts[0].protocol, left_out={}, **columns)
 
 
 def score(rows: Rows) -> Score:
@@ -243,7 +243,7 @@ def score(rows: Rows) -> Score:
         least_width_ratio=_least_width(measured / predicted),
         decided_ratio=float(rows.decided.mean()),
         beaten_ratio=float(((measured < rows.bound_s) & rows.cold).mean()),
-        hot_count=rows.hot_count,
+        left_out=rows.left_out,
     )  # fmt: skip
 
 

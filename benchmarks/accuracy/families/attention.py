@@ -16,6 +16,7 @@ from benchmarks.accuracy.family import (
     best_rows,
     kinds_of,
     lacks,
+    reasons,
     site_numbers,
     target_name,
 )
@@ -108,7 +109,7 @@ def _block(path: Path, reading: Reading, source: str, device: str, dtype: str) -
     return Block(
         source=source, device=target_name(device), kind=f"{reading.name} {dtype}", op="attention",
         dtypes={"dtype": products, "kv_dtype": stored}, attributes=reading.attributes, axes=axes,
-        measured_s=found["best"][~hot], hot_count=int(hot.sum()),
+        measured_s=found["best"][~hot], left_out=reasons(found, hot),
         sites=site_numbers(*(axes[name] for name in ("batch", "heads", "q", "kv", "dim"))),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from benchmarks.accuracy.family import (
     has_column,
     kinds_of,
     lacks,
+    reasons,
     site_numbers,
     target_name,
 )  # fmt: skip
@@ -67,7 +68,7 @@ def _layers(path: Path, shared: tuple[str, ...], distribution: str, *, named: st
             source=source, device=target_name(device), kind=name, op="grouped_gemm",
             dtypes={"dtype": FORMATS[dtype]},
             axes=_axes(found, ~hot, int(gated), "balanced" if named == WIDE and load == "uniform" else load, exponent),
-            measured_s=found["best"][~hot], hot_count=int(hot.sum()),
+            measured_s=found["best"][~hot], left_out=reasons(found, hot),
             sites=site_numbers(*(found[name][~hot] for name in (*_LAYER, *shared))),
             setting=Setting(
                 expert_matrices_count=3 if gated else 2, load_exponent_ratio=exponent, unpacks_weights=unpacked
@@ -127,7 +128,7 @@ def _products(path: Path) -> Iterator[Block]:
         yield Block(
             source=source, device=target_name(device), kind=op, op="grouped_gemm", dtypes={"dtype": "fp8_block"},
             axes={"m": m, "n": n, "k": k, "groups": groups, "touched_groups": groups},
-            measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(m, n, k, groups),
+            measured_s=found["best"][~hot], left_out=reasons(found, hot), sites=site_numbers(m, n, k, groups),
         )  # fmt: skip
 
 

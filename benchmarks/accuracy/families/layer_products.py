@@ -15,6 +15,7 @@ from benchmarks.accuracy.family import (
     best_rows,
     kinds_of,
     lacks,
+    reasons,
     site_numbers,
     target_name,
 )  # fmt: skip
@@ -92,7 +93,7 @@ def _block(path: Path, name: tuple[str, str, str], product: Product, dtype: str)
     columns = {axis: found[f"x_{axis}"][~hot].astype(np.int64) for axis in ("batch", "m", "n", "k")}
     return Block(
         source=source, device=target_name(device), kind=op.rpartition(":")[2].partition(" ")[0], op="gemm",
-        dtypes={"dtype": dtype}, axes=columns, measured_s=found["best"][~hot], hot_count=int(hot.sum()),
+        dtypes={"dtype": dtype}, axes=columns, measured_s=found["best"][~hot], left_out=reasons(found, hot),
         sites=site_numbers(columns["n"], columns["k"]), setting=Setting(host_timed=source in HOST_TIMED),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.family import EAGER, HOT, OLD, Block, Family, best_rows, lacks, site_numbers, target_name
+from benchmarks.accuracy.family import EAGER, HOT, OLD, Block, Family, best_rows, lacks, reasons, site_numbers, target_name
 from benchmarks.accuracy.family import kinds_of as distinct
 
 DECAYS = {"gdn": "head", "kda": "channel"}
@@ -47,7 +47,7 @@ def _block(
         source=kind[0], device=target_name(kind[1]), kind=f"{rule} {'decode' if is_begun else 'prefill'} {state}",
         op="delta_rule", dtypes={"dtype": "bf16", "state_dtype": state}, axes=columns,
         attributes={"decay": DECAYS[rule], "begun": is_begun, "ended": True}, measured_s=found["best"][~hot],
-        hot_count=int(hot.sum()), sites=site_numbers(*(columns[name] for name in names)),
+        left_out=reasons(found, hot), sites=site_numbers(*(columns[name] for name in names)),
     )  # fmt: skip
 
 

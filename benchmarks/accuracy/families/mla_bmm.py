@@ -14,6 +14,7 @@ from benchmarks.accuracy.family import (
     best_rows,
     kinds_of,
     lacks,
+    reasons,
     site_numbers,
     target_name,
 )
@@ -40,7 +41,7 @@ def _block(path: Path, source: str, device: str, dtype: str, op: str) -> Block:
     axes |= {name: np.full(len(axes["m"]), extent) for name, extent in (("n", n), ("k", k))}
     return Block(
         source=source, device=target_name(device), kind=f"{op} {dtype}", op="gemm", dtypes={"dtype": "bf16"}, axes=axes,
-        measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(axes["m"], axes["batch"]),
+        measured_s=found["best"][~hot], left_out=reasons(found, hot), sites=site_numbers(axes["m"], axes["batch"]),
         setting=Setting(weight_copies_count=1),
     )  # fmt: skip
 

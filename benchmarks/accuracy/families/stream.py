@@ -18,6 +18,7 @@ from benchmarks.accuracy.family import (
     best_rows,
     kinds_of,
     lacks,
+    reasons,
     site_numbers,
     target_name,
 )  # fmt: skip
@@ -130,7 +131,7 @@ def _block(path: Path, name: tuple[str, str, str], mapped: Mapped, where: str) -
     columns: dict[str, Any] = {axis: found[f"x_{axis}"][~hot].astype(np.int64) for axis in mapped.axes}
     return Block(
         source=source, device=target_name(device), kind=op, op=mapped.op, dtypes=dict(mapped.dtypes), axes=columns,
-        attributes=dict(mapped.attributes), measured_s=found["best"][~hot], hot_count=int(hot.sum()),
+        attributes=dict(mapped.attributes), measured_s=found["best"][~hot], left_out=reasons(found, hot),
         sites=site_numbers(*columns.values()), setting=_setting(source),
         least_s=1e-6 * LEAST_US if source == "vidur" else 0.0,
     )  # fmt: skip

@@ -45,7 +45,7 @@ def test_the_reader_keeps_the_best_clean_row_of_each_shape(tmp_path):
     block = found["aiconfigurator h100_sxm bfloat16"]
     assert block.measured_s == pytest.approx([13e-6, 1500e-6])
     assert block.axes["m"].tolist() == [16, 8192]
-    assert block.hot_count == 1
+    assert block.left_out["in cache"] == 1
 
 
 def test_a_site_lies_in_the_same_fold_on_every_device(tmp_path):

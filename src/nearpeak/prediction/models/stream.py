@@ -11,7 +11,16 @@ from nearpeak.ops import OPS
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
 from nearpeak.prediction.product_units import got
 from nearpeak.prediction.scalar_or_column import is_number, larger, raised, smaller, summed
-from nearpeak.prediction.stream.stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, indexed_s, resources
+from nearpeak.prediction.stream.stream_parts import (
+    BLOCK_BYTES,
+    CHUNKED_KERNELS,
+    GATHER_RATIO,
+    GATHERING,
+    SHARPNESS,
+    indexed_s,
+    is_chunked,
+    resources,
+)
 from nearpeak.prediction.work_columns import WorkColumns, work_columns, work_numbers
 
 COEFFICIENTS = coefficient_ranges(
@@ -118,7 +127,7 @@ def _parts(
         GATHER_RATIO if cases.op in GATHERING else fitted[f"{way}_ratio"] for way in ("read", "write")
     )
     parts = {
-        "launch": fitted["launch_s"] * larger(work.launch_count, 1),
+        "launch": fitted["launch_s"] * larger(work.launch_count, CHUNKED_KERNELS if is_chunked(cases) else 1),
         "grid_ramp": fitted["grid_ramp_s"] * smaller(1.0, moved / (BLOCK_BYTES * target.sm_count)),
         "read": needs.read_s, "read_ceiling": needs.read_s * (1 / read_ratio - 1),
         "write": needs.write_s, "write_ceiling": needs.write_s * (1 / write_ratio - 1),

@@ -40,6 +40,12 @@ compute where each element lies and load it alone (`launch_legacy_kernel` of CUD
 embeddings of even numbers of tokens on an H100 (LLMServingSim 5daddb2); odd ones are no farther off, nor are those of
 an RTX A6000 and 3090 (docs/lab/kernel_models.md)."""
 
+_CHUNK_TOKENS, _CHUNK_CLOCKS, CHUNKED_KERNELS = 64, 4600.0, 5
+"""Delta rules over a whole sequence, as libraries run them: tokens of a chunk (Yang et al. 2024, arXiv:2406.06484),
+clocks that a multiprocessor takes for one chunk of a head of 128 by 128, and kernels. The latter two are set on half of
+the shapes of a B200, an H100 and an L40S (AIConfigurator 095f58a; docs/lab/kernel_models.md)."""
+_CHUNK_STATE = 128 * 128
+
 
 class Resources(NamedTuple):
     """Times of each resource alone, as columns, or as numbers for one case; those of memory at the rate of its pins."""
@@ -104,8 +110,28 @@ def indexed_s(target: Target, cases: CaseColumns) -> Any:
     return spread * elements * (_INDEXED_CLOCKS / (target.clock_hz * (target.sm_count or 1)))
 
 
+def is_chunked(cases: CaseColumns) -> bool:
+    """Return whether cases are delta rules over whole sequences, which libraries cut into chunks of tokens."""
+    return cases.op == "delta_rule" and cases.phase == "forward" and not cases.attributes.get("begun", False)
+
+
+def _chunks(cases: CaseColumns) -> tuple[Any, Any, Any]:
+    """Return the chunks of one head, all heads of all sequences, and the numbers of one state."""
+    axes = cases.axes
+    count = -(-axes["tokens"] // _CHUNK_TOKENS)
+    return count, axes["batch"] * axes["heads"], axes["key_dim"] * axes["dim"]
+
+
 def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Any:
-    """Return the bytes of rows that are read again because the cache lost them between two passes over them."""
+    """Return the bytes of rows that are read again because the cache lost them between two passes over them.
+
+    Chunked delta rules keep two tensors between their kernels, and the state before each chunk, in 16 bits: written
+    and read once more.
+    """
+    if is_chunked(cases):
+        count, heads, state = _chunks(cases)
+        tokens = cases.axes["tokens"] * cases.axes["heads"] * cases.axes["batch"]
+        return 4.0 * (tokens * (cases.axes["key_dim"] + cases.axes["dim"]) + heads * count * state)
     held = smaller(work.group_count, target.sm_count * BLOCKS_PER_SM) * work.group_bytes
     resident = fitted["row_residency_ratio"] * (target.l2.capacity_bytes or 0)
     lost = clipped(held / max(resident, 1.0) - 0.5, 0.0, 1.0)
@@ -116,8 +142,13 @@ def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, fitted: 
 def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Any:
     """Return the time of rows on their multiprocessors: fewer rows than multiprocessors leave some idle.
 
-    What gathers rows computes where each element lies: measured times are of a rate per clock of a multiprocessor.
+    What gathers rows computes where each element lies: measured times are of a rate per clock of a multiprocessor. The
+    chunks of a head wait for each other, heads share the multiprocessors.
     """
+    if is_chunked(cases):
+        count, heads, state = _chunks(cases)
+        each_s = _CHUNK_CLOCKS * larger(state / _CHUNK_STATE, 1.0) / target.clock_hz
+        return count * each_s * larger(heads / (target.sm_count or 1), 1.0)
     if cases.op in GATHERING:
         moved = work.read_bytes + work.write_bytes
         return moved / (fitted["row_bytes_per_clock"] * target.clock_hz * (target.sm_count or 1))
