@@ -236,9 +236,9 @@ def best_rows(
         found = dict(duckdb.sql(query, params=given).fetchnumpy())
         rows = f"select {counts} from read_parquet(?) where {where}"
         ((count, copied, kept),) = duckdb.sql(rows, params=given).fetchall()
-        flagged = duckdb.sql(_FLAGGED + re.sub(_LACKS, "true", where), params=given).fetchall()[0]
+        ((every, older),) = duckdb.sql(_EVERY + re.sub(_LACKS, "true", where), params=given).fetchall()
     except duckdb.Error as error:
-        found, count, copied, kept, flagged = _unread(path, axes, str(error)), 0, 0, 0, (0, 0, 0)
+        found, count, copied, kept, every, older = _unread(path, axes, str(error)), 0, 0, 0, 0, 0
     texts = [name for name, column in found.items() if np.ma.getdata(column).dtype.kind not in "biuf"]
     if texts:
         found = _unread(path, axes, f"column {texts[0]} holds text; wanted numbers")
@@ -248,13 +248,15 @@ def best_rows(
     for name, column in found.items():
         least = 1 if name in positive else 0
         whole &= ~np.ma.getmaskarray(column) & (np.ma.getdata(column) >= least)
-    _tell(path, values, int((~whole).sum()), "shapes that lack an axis, or where one is out of range")
+    lame = int((~whole).sum())
+    _tell(path, values, lame, "shapes that lack an axis, or where one is out of range")
     columns = {name: np.ma.getdata(column)[whole] for name, column in found.items()}
     columns["best"] = columns["best"].astype(np.float64) * 1e-6
-    every, older, hosted = flagged if kept < flagged[0] else (kept, 0, 0)  # where a reader leaves flagged rows out
+    older = min(older, every - kept)
     columns["left_out"] = {
-        "older software": older, "host launch": hosted, "other times of the same shapes": kept - count - copied - len(whole),
-        "without a time, an axis or of another device": every - older - hosted - kept + count + copied + int((~whole).sum()),
+        "older software": older, "host launch": every - kept - older,
+        "without a time or an axis": count + copied + lame,
+        "other times of the same shapes": kept - count - copied - len(whole),
     }  # fmt: skip
     return columns
 
@@ -265,11 +267,8 @@ def reasons(found: Mapping[str, Any], hot: Any) -> dict[str, int]:
 
 
 _LACKS = r"coalesce\(flags, 0\) & \d+ = 0"
-_FLAGGED = (
-    f"select count(*), count(*) filter (coalesce(flags, 0) & {OLD} > 0), "
-    f"count(*) filter (coalesce(flags, 0) & {OLD | EAGER} = {EAGER}) from read_parquet(?) where "
-)
-"""Counts of all rows, of those of older software, and of those of the newest with the host's launch."""
+_EVERY = f"select count(*), count(*) filter (coalesce(flags, 0) & {OLD} > 0) from read_parquet(?) where "
+"""Counts of all rows, and of those of older software; readers leave out flagged rows by `lacks`."""
 
 
 class UnreadTable(UserWarning):

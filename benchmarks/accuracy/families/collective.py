@@ -53,7 +53,8 @@ def _of_experts(path: Path, name: tuple[str, str, str, int]) -> Block:
     sent = tokens * hidden * ranks * (1 - (1 - 1 / ranks) ** chosen)
     return Block(
         source=source, device=target_name(device), kind=f"{op} {8 * width} bits", op="collective",
-        dtypes={"dtype": dtype}, attributes={"kind": "all_to_all"}, measured_s=found["best"], left_out=found["left_out"],
+        dtypes={"dtype": dtype}, attributes={"kind": "all_to_all"}, measured_s=found["best"],
+        left_out=found["left_out"],
         axes={"elements": np.ceil(sent / ranks).astype(np.int64) * ranks, "ranks": np.full(len(tokens), ranks)},
         sites=site_numbers(tokens, hidden, chosen),
     )  # fmt: skip
@@ -68,7 +69,8 @@ def _block(path: Path, name: tuple[str, ...], where: str) -> Block:
     kind = np.full(len(ranks), list(KINDS).index(op))
     return Block(
         source=source, device=target_name(device), kind=f"{op} {dtype}", op="collective",
-        dtypes={"dtype": FORMATS[dtype]}, attributes={"kind": KINDS[op]}, axes=axes, measured_s=found["best"], left_out=found["left_out"],
+        dtypes={"dtype": FORMATS[dtype]}, attributes={"kind": KINDS[op]}, axes=axes, measured_s=found["best"],
+        left_out=found["left_out"],
         sites=site_numbers(found["size_bytes"], ranks, kind), least_s=1e-6 * LEAST_US if source == "vidur" else 0.0,
     )  # fmt: skip
 

@@ -59,7 +59,8 @@ def _block(path: Path, name: tuple[str, ...], axes: dict[str, str]) -> Block:
     phase, attributes = PASSES[op]
     return Block(
         source=source, device=target_name(device), kind=f"{op} {dtype}", op="conv", phase=phase,
-        dtypes={"dtype": FORMATS[dtype]}, axes=columns, attributes=attributes, measured_s=found["best"], left_out=found["left_out"],
+        dtypes={"dtype": FORMATS[dtype]}, axes=columns, attributes=attributes, measured_s=found["best"],
+        left_out=found["left_out"],
         sites=site_numbers(*(columns[axis] for axis in ("in_channels", "out_channels", "h", "w", "kh", "batch"))),
         setting=Setting(host_timed=source in HOST_TIMED, is_alone=source in ALONE),
     )  # fmt: skip

@@ -87,7 +87,8 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
     axes = {name: found[name][~hot].astype(np.int64) for name in names}
     return Block(
         source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
-        axes=axes, measured_s=found["best"][~hot], left_out=reasons(found, hot), sites=site_numbers(axes["n"], axes["k"]),
+        axes=axes, measured_s=found["best"][~hot], left_out=reasons(found, hot),
+        sites=site_numbers(axes["n"], axes["k"]),
         setting=Setting(
             quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED,
             is_sustained=source in SUSTAINED_SOURCES or None,

@@ -5,7 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.family import EAGER, HOT, OLD, Block, Family, best_rows, lacks, reasons, site_numbers, target_name
+from benchmarks.accuracy.family import (
+    EAGER,
+    HOT,
+    OLD,
+    Block,
+    Family,
+    best_rows,
+    lacks,
+    reasons,
+    site_numbers,
+    target_name,
+)
 from benchmarks.accuracy.family import kinds_of as distinct
 
 DECAYS = {"gdn": "head", "kda": "channel"}

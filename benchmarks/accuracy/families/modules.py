@@ -88,7 +88,8 @@ def _block(path: Path, kind: tuple[str, str, str], module: tuple[str, str, tuple
     columns = {axis.rpartition(" ")[2]: found[axis.rpartition(" ")[2]].astype(np.int64) for axis in axes}
     whole = Block(
         source=source, device=target_name(device), kind=f"{name} {op}", op="elementwise", dtypes={"dtype": "bf16"},
-        axes=columns, measured_s=found["best"], left_out=found["left_out"], sites=site_numbers(*columns.values()), setting=Setting(is_eager=True),
+        axes=columns, measured_s=found["best"], left_out=found["left_out"],
+        sites=site_numbers(*columns.values()), setting=Setting(is_eager=True),
     )  # fmt: skip
     return whole.of_kernels(kernels(columns))
 

@@ -125,12 +125,28 @@ def test_a_module_is_predicted_as_the_sum_of_its_kernels(tmp_path):
         "head_dim int, ffn int, latency_us float, flags int"
     )
     rows = [
-        ("llmservingsim", "nvidia_h100_sxm", "layer_input_layernorm", model, tokens, 4096, 1, 32, 8, 128, 14336, 90.0, 0)
+        (
+            "llmservingsim",
+            "nvidia_h100_sxm",
+            "layer_input_layernorm",
+            model,
+            tokens,
+            4096,
+            1,
+            32,
+            8,
+            128,
+            14336,
+            90.0,
+            0,
+        )
         for model, tokens in (("Llama", 1024), ("Llama", 2048), ("Phi-mini-MoE", 1024))
     ]
     write(tmp_path / "llmservingsim_layers.parquet", columns, rows)
     found = blocks(tmp_path, "modules")
-    written, fused = (found[f"llmservingsim h100_sxm {name} layer_input_layernorm"] for name in ("RMSNorm", "LayerNorm"))
+    written, fused = (
+        found[f"llmservingsim h100_sxm {name} layer_input_layernorm"] for name in ("RMSNorm", "LayerNorm")
+    )
     assert sum(count for count, _ in written.kernels) == 8
     assert [one.op for _, one in fused.kernels] == ["layer_norm"]
     whole = rows_of(written, np.arange(2), "source")
