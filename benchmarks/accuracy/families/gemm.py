@@ -93,6 +93,7 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
             quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED,
             is_sustained=source in SUSTAINED_SOURCES or None,
             software=frameworks.pop() if len(frameworks) == 1 and frameworks <= {*SOFTWARE} else "",
+            software_or_best=True,
         ),
     )  # fmt: skip
 
