@@ -14,6 +14,7 @@ from benchmarks.accuracy.names import target_name
 from nearpeak.ops.shared.tables.case_table import CaseTable, case_table
 from nearpeak.prediction import KERNEL_MODELS
 from nearpeak.prediction.calibration.fit import Deviation, logarithmic
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Setting
 from nearpeak.targets import TARGETS, target_of
 
@@ -89,6 +90,23 @@ class Block:
             (count, replace(self, op=op, dtypes=dict(dtypes), axes=dict(axes), attributes=dict(attributes)))
             for count, op, dtypes, axes, attributes in kernels
         ))  # fmt: skip
+
+    def predicted_s(self, rows: Any, file: Path | None = None, **changes: Any) -> tuple[Any, Any, Any]:
+        """Return the predicted times of the chosen rows, and both ends of their intervals, as sums over kernels.
+
+        Args:
+            file: scalars to use in place of those that answer.
+            changes: fields of the setting.
+        """
+        target = target_of(self.device)
+        found = [
+            (count, predict_table(one.table(rows), target, replace(one.setting_of(rows), **changes), file))
+            for count, one in self.kernels or ((1, self),)
+        ]
+        expected_s, low_s, high_s = (
+            sum(count * getattr(each, name) for count, each in found) for name in ("predicted_s", "low_s", "high_s")
+        )
+        return expected_s, low_s, high_s
 
     def table(self, rows: Any) -> CaseTable:
         """Return the chosen rows as cases."""

@@ -16,7 +16,6 @@ from benchmarks.accuracy.family import Block, Family, folds
 from nearpeak.core.answers.prediction import SOFTWARE
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.calibration.intervals import shortest
-from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.software_ratio import DECODE, FILE
 from nearpeak.targets import target_of
 
@@ -92,12 +91,8 @@ def _entry(device: str, group: str, blocks: list[Block], software: str) -> list[
     columns: list[list[Any]] = [[], [], []]
     for block in blocks:
         rows = np.arange(len(block.measured_s))
-        kernels = block.kernels or ((1, block),)
-        found = sum(
-            count * predict_table(one.table(rows), target_of(device), one.setting_of(rows)).predicted_s
-            for count, one in kernels
-        )
-        mean_s = found / sum(count for count, _ in kernels)
+        found = block.predicted_s(rows)[0]
+        mean_s = found / (sum(count for count, _ in block.kernels) or 1)
         values = np.log(mean_s), np.log(block.measured_s / found), folds(block)
         for column, each in zip(columns, values, strict=True):
             column.append(each)

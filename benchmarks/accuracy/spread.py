@@ -6,7 +6,7 @@ for what another format adds, those that were fitted, predicted by scalars of th
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +21,6 @@ from nearpeak.prediction.calibration.coefficient_file import group_text, groups_
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.calibration.related_devices import is_other_format
 from nearpeak.prediction.calibration.source_spread import FILE, OTHER_CHIP, OTHER_FORMAT, OTHER_SOURCE, RANKS
-from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.model_choice import model_of
 from nearpeak.targets import target_of
 
@@ -58,7 +57,7 @@ def main() -> None:
         (family, block)
         for family in families("")
         for block in family.blocks(parser.parse_args().corpus)
-        if model_of(block.op, block.phase) is family.model
+        if model_of(block.op, block.phase) is family.model and len(block.measured_s)
     ]
     found = [_excess(family, block) for family, block in blocks if is_elsewhere(family, block)]
     formats: dict[str, list[Excess]] = {}
@@ -118,11 +117,8 @@ def _excess(family: Family, block: Block, file: Path | None = None, *, is_correc
         file: scalars to use in place of those that answer.
     """
     rows = np.flatnonzero(np.isin(folds(block), READ))
-    setting = replace(block.setting_of(rows), is_corrected=is_corrected)
-    found = predict_table(block.table(rows), target_of(block.device), setting, file)
-    ratio, low, high = (
-        np.log(each / found.predicted_s) for each in (block.measured_s[rows], found.low_s, found.high_s)
-    )
+    expected_s, low_s, high_s = block.predicted_s(rows, file, is_corrected=is_corrected)
+    ratio, low, high = (np.log(each / expected_s) for each in (block.measured_s[rows], low_s, high_s))
     print(f"{family.name} {block.name}: {((low <= ratio) & (ratio <= high)).mean():.2f} of {len(rows)}", flush=True)
     return _beyond_ends(block.source, ratio, low, high)
 

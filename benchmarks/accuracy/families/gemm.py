@@ -1,11 +1,13 @@
 """Products of matrices: newest software, clean rows, the best implementation per shape."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.families._calls import Kernels, cast, function, reduced
 from benchmarks.accuracy.family import (
     EAGER,
     HOT,
@@ -85,16 +87,36 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
     )
     names = ("m", "n", "k", "batch") if product.op == "gemm" else ("m", "n", "k")
     axes = {name: found[name][~hot].astype(np.int64) for name in names}
-    return Block(
+    software = frameworks.pop() if len(frameworks) == 1 and frameworks <= {*SOFTWARE} else ""
+    block = Block(
         source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
         axes=axes, measured_s=found["best"][~hot], left_out=reasons(found, hot),
         sites=site_numbers(axes["n"], axes["k"]),
         setting=Setting(
             quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED,
             is_sustained=source in SUSTAINED_SOURCES or None,
-            software=frameworks.pop() if len(frameworks) == 1 and frameworks <= {*SOFTWARE} else "",
-            software_or_best=True,
+            software=software, software_or_best=True,
         ),
+    )  # fmt: skip
+    if (dtype, software) != ("int8_wo", "sglang"):
+        return block
+    return replace(block, setting=Setting(is_eager=True)).of_kernels(_quantised_by_pytorch(axes))
+
+
+def _quantised_by_pytorch(axes: Mapping[str, Any]) -> Kernels:
+    """Return the kernels that AIConfigurator's collector times as SGLang's products with weights of 8 bits.
+
+    It quantises tokens in plain PyTorch, then multiplies in int8: nine kernels (`per_token_quant_int8` of
+    collector/sglang/collect_gemm.py, ai-dynamo/aiconfigurator).
+    """
+    rows, whole = axes["m"], axes["m"] * axes["k"]
+    return (
+        cast("bf16", "fp32", whole), function("abs", whole, dtype="fp32"),
+        reduced("max", rows, axes["k"]),
+        function("clamp", rows, dtype="fp32"), function("div", rows, dtype="fp32"),
+        function("div", whole, rows, dtype="fp32"), function("round", whole, dtype="fp32"),
+        function("clamp", whole, dtype="fp32"), cast("fp32", "int8", whole),
+        (1, "scaled_gemm", {"dtype": "int8_row"}, axes, {}),
     )  # fmt: skip
 
 

@@ -4,24 +4,18 @@ The profiler of LLMServingSim adds the durations of all kernels that a module st
 of an RMS norm as Transformers writes it, ten of a rotary embedding, two of a gated activation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.families._calls import Kernels, cast, function, reduced
 from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, lacks, site_numbers, target_name
 from nearpeak.prediction.kernel_model import Setting
 
 FILE = "llmservingsim_layers"
-Kernels = Sequence[tuple[int, str, Mapping[str, str], Mapping[str, Any], Mapping[str, str | bool]]]
-"""How often each kernel runs, its operator, formats, axes and attributes."""
 _PHI, _EXPERTS = "contains(model, 'Phi')", "(contains(model, 'MoE') or contains(model, 'Mixtral'))"
-
-
-def _function(name: str, elements: Any, b: Any = 0, count: int = 1, dtype: str = "bf16") -> Any:
-    axes = {"elements": elements, "a": elements, "b": b + 0 * elements}
-    return count, "elementwise", {"dtype": dtype}, axes, {"function": name}
 
 
 def _norm(axes: Mapping[str, Any]) -> Kernels:
@@ -29,14 +23,13 @@ def _norm(axes: Mapping[str, Any]) -> Kernels:
     rows, hidden = axes["tokens"], axes["hidden"]
     whole = rows * hidden
     return (
-        (1, "cast", {"dtype": "bf16", "out_dtype": "fp32"}, {"elements": whole, "read": whole}, {}),
-        _function("pow", whole, dtype="fp32"),
-        (1, "reduce", {"dtype": "fp32", "out_dtype": "fp32"}, {"outputs": rows, "reduced": hidden, "read": 0 * rows},
-         {"function": "mean"}),
-        _function("add", rows, count=2, dtype="fp32"),
-        _function("mul", whole, rows, dtype="fp32"),
-        (1, "cast", {"dtype": "fp32", "out_dtype": "bf16"}, {"elements": whole, "read": whole}, {}),
-        _function("mul", whole, hidden),
+        cast("bf16", "fp32", whole),
+        function("pow", whole, dtype="fp32"),
+        reduced("mean", rows, hidden),
+        function("add", rows, count=2, dtype="fp32"),
+        function("mul", whole, rows, dtype="fp32"),
+        cast("fp32", "bf16", whole),
+        function("mul", whole, hidden),
     )  # fmt: skip
 
 
@@ -51,7 +44,7 @@ def _rotary(axes: Mapping[str, Any]) -> Kernels:
         table = axes["tokens"] * axes["dim"]
         whole = heads * table
         kernels += [
-            _function("mul", whole, table, count=2), _function("neg", whole // 2), _function("add", whole, whole),
+            function("mul", whole, table, count=2), function("neg", whole // 2), function("add", whole, whole),
             (1, "copy", {"dtype": "bf16"}, {"elements": whole, "read": whole}, {}),
         ]  # fmt: skip
     return kernels
@@ -59,7 +52,7 @@ def _rotary(axes: Mapping[str, Any]) -> Kernels:
 
 def _activation(axes: Mapping[str, Any]) -> Kernels:
     whole = axes["tokens"] * axes["inner"]
-    return _function("silu", whole), _function("mul", whole, whole)
+    return function("silu", whole), function("mul", whole, whole)
 
 
 _NORMS = ("layer_input_layernorm", "layer_post_layernorm", "layer_final_layernorm")
