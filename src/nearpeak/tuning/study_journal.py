@@ -63,7 +63,7 @@ class StudyJournal:
         if cut:
             ftruncate(file, len(data) - len(cut))
         if not lines:
-            self._append({"nearpeak_study": 1, "key": digest(request), "request": dict(request)})
+            self._append({"key": digest(request), "nearpeak_study": 1, "request": dict(request)})
 
     def _check_head(self, lines: list[str], cut: str, request: Mapping[str, Any], path: Path) -> None:
         first = lines[0] if lines else cut
@@ -134,7 +134,7 @@ class StudyJournal:
     def _append(self, row: Mapping[str, Any]) -> None:
         self.is_stated = "study" in row
         if self._file is not None and self.path is not None:
-            append_whole(self._file, (canonical_json(row) + "\n").encode(), self.path)
+            append_whole(self._file, (json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n").encode(), self.path)
 
 
 def _sound_trial(trial: Trial, where: str) -> Trial:

@@ -50,6 +50,7 @@ def test_a_search_that_was_stopped_twice_equals_one_that_was_not(tmp_path, name)
     second = searched(path, name, stop_after=11)[1]
     trials, third = searched(path, name)
     assert trials == whole
+    assert [list(trial.settings) for trial in trials] == [list(trial.settings) for trial in whole]
     assert [*first, *second, *third] == ran
     assert len(set(ran)) == len(ran) == 40
 
