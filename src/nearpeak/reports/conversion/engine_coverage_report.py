@@ -112,7 +112,7 @@ def _interval(value: Interval) -> str:
 
 def _figures(coverage: EngineCoverage) -> list[tuple[str, str, str]]:
     engines = sum(piece.is_converted for piece in coverage.pieces)
-    rows = [("nodes that convert", f"{coverage.taken_count} of {len(coverage.nodes)}", f"{engines} engines")]
+    rows = [("nodes that convert", f"{coverage.taken_count} of {len(coverage.nodes)}", counted(engines, "engine"))]
     for plan in coverage.plans:
         lost_s = plan.as_is.total.time_s - plan.whole.total.time_s
         rows.append((f"a run on {plan.target}", brief(plan.as_is.total.time_s, "s"), f"breaks {brief(lost_s, 's')}"))
@@ -206,7 +206,9 @@ def _changes(coverage: EngineCoverage) -> Iterator[Block]:
         for change in coverage.changes
     ]  # fmt: skip
     heads = columns("~change", *(f"#{name}|saves on {name}" for name in names))
-    yield Table(columns=heads, rows=rows, name="changes", caption="What to change first", brief_count=SHOWN_CHANGES)
+    pays = any(gain.time_s > 0 for gain in coverage.changes[0].gains.values())
+    caption = "What to change first" if pays else "No change is expected to save time; these may"
+    yield Table(columns=heads, rows=rows, name="changes", caption=caption, brief_count=SHOWN_CHANGES)
 
 
 def _plugins(coverage: EngineCoverage) -> Iterator[Block]:

@@ -160,15 +160,16 @@ def _fastest(study: Study) -> Iterator[Block]:
 def _front(study: Study) -> Iterator[Block]:
     """Yield the configurations that no other beats."""
     shown = sorted(study.front, key=lambda trial: trial.values[study.objectives[0]])
-    heads = (
-        "~`configuration",
-        *(f"#{name}|{name.removesuffix('_s').removesuffix('_ratio')}" for name in study.objectives),
-    )
+    heads = ("~`configuration", *_objective_heads(study))
     rows = [(_words(trial.settings), *(trial.values[name] for name in study.objectives)) for trial in shown]
     yield Table(
         columns=columns(*heads), rows=rows, name="front", caption="Configurations that no other beats",
         brief_count=2 * _SHOWN, rest="… and more with --json", empty="none has a result",
     )  # fmt: skip
+
+
+def _objective_heads(study: Study) -> list[str]:
+    return [f"#{name}|{name.removesuffix('_s').removesuffix('_ratio')}" for name in study.objectives]
 
 
 def _contests(study: Study) -> Iterator[Block]:
@@ -228,10 +229,15 @@ def _course(study: Study) -> Table:
 
 
 def _trials(study: Study) -> Table:
-    """Return all trials in order."""
+    """Return all trials in order, with their objectives or their times."""
     rows = [
-        (trial.position, _words(trial.settings), trial.outcome, trial.time_s, len(trial.samples_s), trial.note)
+        (
+            trial.position, _words(trial.settings), trial.outcome,
+            *([trial.values.get(name) for name in study.objectives] or (trial.time_s, len(trial.samples_s))),
+            trial.note,
+        )
         for trial in study.trials
-    ]
-    heads = ("#trial", "~`configuration", "outcome", "#time_s|time", "#calls", "~>note")
+    ]  # fmt: skip
+    results = _objective_heads(study) or ["#time_s|time", "#calls"]
+    heads = ("#trial", "~`configuration", "outcome", *results, "~>note")
     return Table(columns=columns(*heads), rows=rows, name="trials", caption="Every configuration in order")
