@@ -34,7 +34,10 @@ def changes_of(
         *_least_sizes(graph, taken, costs), *_plugins(plans), *_native_norms(table, graph, taken, costs),
     ]  # fmt: skip
     first = costs[0].target.name
-    useful = [change for change in candidates if any(gain.high_s > 0 for gain in change.gains.values())]
+    useful = [
+        change for change in candidates  # a plug-in is an answer in any case: at which time it would pay
+        if change.kind == "plug-in" or any(gain.high_s > 0 for gain in change.gains.values())
+    ]  # fmt: skip
     return tuple(sorted(useful, key=lambda change: -change.gains[first].time_s))
 
 
@@ -126,8 +129,8 @@ def _least_sizes(graph: ModelGraph, taken: tuple[bool, ...], costs: Sequence[Pla
 def _plugins(plans: Sequence[TargetPlan]) -> Iterator[Change]:
     for answer in plans[0].plugins:
         gains = {plan.target: other.gain for plan in plans for other in plan.plugins if other.kind == answer.kind}
-        limit = "" if answer.break_even_s is None else f" below {show(answer.break_even_s, 's')} a kernel"
-        verdict = f"{answer.verdict}{limit} on {plans[0].target}"
+        limit = "" if answer.break_even_s is None else f"; pays where a kernel takes < {show(answer.break_even_s, 's')}"
+        verdict = f"{answer.verdict} on {plans[0].target}{limit}"
         text = f"a plug-in for {answer.kind} ({counted(answer.node_count, 'node')}): {verdict}"
         yield Change(kind="plug-in", text=text, gains=gains)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isclose
 from typing import Any
 
 from nearpeak.core.records.record_codec import Schema
@@ -70,8 +71,11 @@ class Interval:
 
         >>> Interval(low_s=2.0, time_s=3.0, high_s=5.0).less(Interval(low_s=1.0, time_s=1.5, high_s=4.0))
         Interval(low_s=1.0, time_s=1.5, high_s=1.5)
+
+        Sums of the same parts in another order are equal: a difference of rounding is none.
         """
-        differences = (self.low_s - other.low_s, self.time_s - other.time_s, self.high_s - other.high_s)
+        pairs = ((self.low_s, other.low_s), (self.time_s, other.time_s), (self.high_s, other.high_s))
+        differences = [0.0 if isclose(mine, its, rel_tol=1e-9) else mine - its for mine, its in pairs]
         return Interval(low_s=min(differences), time_s=differences[1], high_s=max(differences))
 
 

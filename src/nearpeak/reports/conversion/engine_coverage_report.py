@@ -91,7 +91,7 @@ def _verdict(coverage: EngineCoverage) -> str:
     """Return the answer in one or two sentences."""
     engines = sum(piece.is_converted for piece in coverage.pieces)
     share = "" if coverage.flop_ratio is None else f" ({whole_percent(coverage.flop_ratio)} of the arithmetic)"
-    words = f"{coverage.taken_count} of {counted(len(coverage.nodes), 'node')} convert{share}"
+    words = f"{coverage.taken_count:,} of {counted(len(coverage.nodes), 'node')} convert{share}"
     words += f" into {counted(engines, 'engine')}"
     others = [
         f"{count} {verdict}" for verdict in (CONDITIONAL, DENIED, UNKNOWN) if (count := coverage.counts().get(verdict))
@@ -112,7 +112,7 @@ def _interval(value: Interval) -> str:
 
 def _figures(coverage: EngineCoverage) -> list[tuple[str, str, str]]:
     engines = sum(piece.is_converted for piece in coverage.pieces)
-    rows = [("nodes that convert", f"{coverage.taken_count} of {len(coverage.nodes)}", counted(engines, "engine"))]
+    rows = [("nodes that convert", f"{coverage.taken_count:,} of {len(coverage.nodes):,}", counted(engines, "engine"))]
     for plan in coverage.plans:
         lost_s = plan.as_is.total.time_s - plan.whole.total.time_s
         rows.append((f"a run on {plan.target}", brief(plan.as_is.total.time_s, "s"), f"breaks {brief(lost_s, 's')}"))
