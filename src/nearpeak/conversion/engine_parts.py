@@ -73,6 +73,8 @@ class Interval:
         Interval(low_s=1.0, time_s=1.5, high_s=1.5)
 
         Sums of the same parts in another order are equal: a difference of rounding is none.
+        >>> Interval(low_s=0.1 + 0.2, time_s=1.0, high_s=2.0).less(Interval(low_s=0.3, time_s=1.0, high_s=2.0)).low_s
+        0.0
         """
         pairs = ((self.low_s, other.low_s), (self.time_s, other.time_s), (self.high_s, other.high_s))
         differences = [0.0 if isclose(mine, its, rel_tol=1e-9) else mine - its for mine, its in pairs]

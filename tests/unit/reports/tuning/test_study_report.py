@@ -75,3 +75,11 @@ def test_the_record_holds_every_trial_and_the_best():
 @pytest.mark.parametrize("study", [replace(STUDY, trials=(), contests=(), winner=None)])
 def test_a_study_without_trials_is_said_to_have_no_time(study):
     assert lead_of(study).startswith("No configuration has a time")
+
+
+def test_every_configuration_of_several_objectives_has_their_values():
+    values = {"error_ratio": 0.125, "size_bytes": 8.0}
+    trials = (Trial(position=2, settings={"width": 2}, outcome=TIMED, values=values),)
+    found = replace(STUDY, trials=trials, contests=(), winner=None, objectives=("error_ratio", "size_bytes"))
+    rows = [line.split() for line in to_terminal(document_of(found), is_unfolded=True).splitlines()]
+    assert ["2", "width=2", "timed", "12.5", "%", "8", "B"] in rows
