@@ -16,7 +16,7 @@ def test_a_closed_loop_is_answered_with_intervals_cost_and_trust():
     assert 4e-3 < answer.tpot_s.value < 15e-3
     assert answer.usd_per_million_tokens == pytest.approx(2.0 / 3600 / answer.output_tokens_per_s * 1e6)
     assert sum(answer.trust.values()) == pytest.approx(1)
-    assert "limited by" in answer.requests_line
+    assert answer.limiter
 
 
 def test_more_devices_shorten_a_batch():

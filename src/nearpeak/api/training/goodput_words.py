@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.systems.goodput import GoodputReport
 from nearpeak.errors import SpecError
-from nearpeak.systems.training.goodput.elastic_rates import shrink_rates
 from nearpeak.systems.training.goodput.failure_model import (
     HARDWARE_RATIO,
     CheckpointCost,
@@ -16,6 +15,7 @@ from nearpeak.systems.training.goodput.failure_model import (
     PeerCheckpoint,
     SpotMarket,
     prior_failures,
+    shrink_rates,
 )
 from nearpeak.systems.training.goodput.run_goodput import MONTH_S, goodput_of
 from nearpeak.units import parse

@@ -56,19 +56,6 @@ class ScopedPower:
         """Return the ratio to another power of the same scope."""
         return self.power_w / self._same(other).power_w
 
-    def at_wall(self, efficiency_ratio: float) -> "ScopedPower":
-        """Return the power at the wall of a supply whose efficiency the user states.
-
-        Args:
-            efficiency_ratio: power of this scope over that at the wall.
-
-        >>> ScopedPower(power_w=9.0, scope=PowerScope.VDD_IN).at_wall(0.9)
-        ScopedPower(power_w=10.0, scope=<PowerScope.WALL: 'wall'>)
-        """
-        if not 0 < efficiency_ratio <= 1:
-            raise SpecError(f"supply efficiency {efficiency_ratio:g}: is not above 0 and at most 1, e.g. 0.88")
-        return ScopedPower(power_w=self.power_w / efficiency_ratio, scope=PowerScope.WALL)
-
     def _same(self, other: "ScopedPower") -> "ScopedPower":
         if self.scope is not other.scope:
             raise SpecError(

@@ -55,11 +55,6 @@ class ClientGroup:
         """
         return f"{self.board}:{self.mode}" if self.mode else self.board
 
-    @property
-    def comes_and_goes(self) -> bool:
-        """Whether its clients are absent at times."""
-        return bool(self.presence_s) or self.on_mean_s is not None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:

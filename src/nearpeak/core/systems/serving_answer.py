@@ -56,13 +56,3 @@ class ServingAnswer:
     """Share of kernel time by steps from the data: 0 this device, 1 its architecture, 2 its maker, 3 another's."""
     notes: tuple[str, ...] = ()
     """Assumptions, a sentence each."""
-
-    @property
-    def requests_line(self) -> str:
-        """Return the verdict in one line."""
-        first = f", first token {self.ttft_s.value * 1e3:.0f} ms" if self.ttft_s else ""
-        cost = f", ${self.usd_per_million_tokens:.2f} per M output tokens" if self.usd_per_million_tokens else ""
-        return (
-            f"{self.model} on {self.device_count} x {self.target}: {self.output_tokens_per_s:,.0f} tokens/s, "
-            f"{self.tpot_s.value * 1e3:.1f} ms per token{first}{cost}; limited by {self.limiter}"
-        )

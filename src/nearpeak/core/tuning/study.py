@@ -140,8 +140,6 @@ class Study:
 
 STUDIES = Codec()
 """Codec of studies."""
-TRIAL = STUDIES.converter(Trial)
-"""Reads and writes trials."""
 STUDY = Schema(
     kind="nearpeak tuning study", version=1, title="a saved tuning study", advice="write it with nearpeak tune --json"
 )

@@ -43,13 +43,3 @@ def padded_width(widths: Sequence[int], batches: Sequence[Sequence[int]]) -> int
     252
     """
     return sum(len(batch) * max(widths[place] for place in batch) for batch in batches)
-
-
-def padded_share(widths: Sequence[int], batches: Sequence[Sequence[int]]) -> float:
-    """Return the padded share of all pixels, 1 - Σ w / (b · max w) for one batch.
-
-    >>> padded_share([50, 100], [(0, 1)])
-    0.25
-    """
-    padded = padded_width(widths, batches)
-    return 1 - sum(widths) / padded if padded else 0.0

@@ -68,27 +68,6 @@ def cache_token_bytes(
     return round(layers * elements * bytes_per_element(number_format))
 
 
-def sequence_cache_bytes(shape: TransformerShape, token_count: int, *, number_format: str = "bf16", tp: int = 1) -> int:
-    """Return the bytes of KV cache that a sequence takes on one rank; windowed layers keep the window's tokens alone.
-
-    Source: vLLM V1, hybrid KV cache manager (sliding-window layers free the blocks that their window has left).
-
-    >>> from nearpeak.core.systems.transformer import TransformerShape
-    >>> shape = TransformerShape(name="windowed", layer_count=4, hidden=64, head_count=4, kv_head_count=2,
-    ...     head_width=16, ffn=128, is_gated=True, vocabulary=100, window=100, window_layer_count=3)
-    >>> sequence_cache_bytes(shape, 50) // 50, sequence_cache_bytes(shape, 1000) // 1000
-    (512, 166)
-    """
-    layers = [(shape.layer_count, token_count)]
-    if shape.window:
-        windowed = shape.window_layer_count
-        layers = [(shape.layer_count - windowed, token_count), (windowed, min(token_count, shape.window))]
-    return sum(
-        tokens * cache_token_bytes(shape, number_format=number_format, tp=tp, layer_count=count)
-        for count, tokens in layers
-    )
-
-
 def weight_bytes(shape: TransformerShape, *, number_format: str = "bf16", tp: int = 1, pp: int = 1, ep: int = 1) -> int:
     """Return the bytes of weights on the fullest rank: products in `number_format`, all else in bf16.
 

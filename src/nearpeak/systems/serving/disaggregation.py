@@ -1,6 +1,5 @@
 """Disaggregated serving: one pool of replicas computes prompts, another decodes, and caches move between them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,22 +134,3 @@ def _transfers(first: Outcome, rows: np.ndarray, link: CacheLink) -> Floats:
         delays[row] = free_s[replica] + link.latency_s - first.first_s[row]
     chosen: Floats = delays[rows]
     return chosen
-
-
-def pool_limit(
-    prompt_rate: Callable[[int], float], decode_rate: Callable[[int], float], total: int
-) -> tuple[int, float]:
-    """Return the replicas of the first pool, of `total`, at which the slower pool is fastest, and that rate.
-
-    Args:
-        prompt_rate: capacity of so many replicas of the first pool, requests per second, queues included.
-        decode_rate: that of the second.
-
-    >>> pool_limit(lambda count: 3.0 * count, lambda count: 1.0 * count, 8)
-    (2, 6.0)
-    """
-    if total < 2:
-        raise SpecError(f"pools: {total} replicas; both pools need one")
-    rates = [(min(prompt_rate(count), decode_rate(total - count)), -count) for count in range(1, total)]
-    rate, count = max(rates)
-    return -count, rate

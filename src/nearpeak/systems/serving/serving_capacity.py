@@ -230,16 +230,3 @@ def mean_interval(values: Floats) -> tuple[float, float]:
         return float(values[0]), float("inf")
     student = STUDENT_90[min(len(values) - 1, len(STUDENT_90)) - 1]
     return float(values.mean()), float(student * values.std(ddof=1) / len(values) ** 0.5)
-
-
-def batch_means(
-    values: Floats, batch_count: int = 20, statistic: Callable[[Floats], float] = np.mean
-) -> tuple[float, float]:
-    """Return a statistic of one long run, and half of its 90 % interval from batches of successive values.
-
-    Neighbouring requests wait together, so their latencies are no independent samples; long batches nearly are.
-    """
-    if batch_count < 2 or len(values) < 2 * batch_count:
-        raise SpecError(f"batch means: {len(values)} values in {batch_count} batches; at least 2 batches of 2 values")
-    parts = np.array_split(values, batch_count)
-    return float(statistic(values)), mean_interval(np.array([float(statistic(part)) for part in parts]))[1]

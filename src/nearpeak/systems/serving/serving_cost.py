@@ -44,15 +44,6 @@ def owned_price_per_hour(purchase: float, life_s: float, *, power_w: float, tari
     return purchase / (life_s / HOUR_S) + power_w / 1000 * pue * tariff_per_kwh
 
 
-def energy_price(energy_j: float, tariff_per_kwh: float) -> float:
-    """Return the price of energy.
-
-    >>> energy_price(7.2e6, 0.15)
-    0.3
-    """
-    return energy_j / 3.6e6 * tariff_per_kwh
-
-
 def run_energy_j(
     outcome: Outcome, busy_w: float | Callable[[Floats, Floats, Floats], Floats], *, idle_w: float, pue: float = 1.0
 ) -> float:
@@ -71,8 +62,3 @@ def run_energy_j(
     steps = outcome.steps
     power = busy_w(steps.prompt_count, steps.decode_count, steps.kv_count)
     return pue * (float((power * steps.duration_s).sum()) + idle_w * idle_s)
-
-
-def energy_per_token_j(outcome: Outcome, energy_j: float) -> float:
-    """Return joules per generated token."""
-    return energy_j / float(outcome.requests.output_count.sum())

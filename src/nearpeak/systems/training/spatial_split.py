@@ -135,15 +135,6 @@ def halos(
     return tuple(found)
 
 
-def halo_ratio(window: Window, local_size: int) -> float:
-    """Return halo over own positions of an inner tile along one dimension, for windows of stride 1.
-
-    >>> halo_ratio(Window(taps=3, padding=1), 16)
-    0.125
-    """
-    return window.dilation * (window.taps // 2) * 2 / local_size
-
-
 def statistics_bytes(channel_count: int, element_bytes: int = 4) -> int:
     """Return the all-reduce of batch-norm statistics over the tiles: a sum and a sum of squares per channel."""
     return 2 * channel_count * element_bytes

@@ -1,18 +1,16 @@
 """Split of a model's layers into contiguous pipeline stages with the least longest stage, within memory limits."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations, pairwise, product
-from math import comb, inf
+from itertools import accumulate, pairwise
+from math import inf
 
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.systems.training.pipeline_executor import StageTimes
 
 MOST_VISITS = 500_000
 """Partial splits that the search under memory limits visits."""
-MOST_SPLITS = 5_000
-"""Splits up to which all are tried for the least time of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,45 +195,3 @@ def stage_times(layers: Sequence[StageLayer], split: StageSplit) -> StageTimes:
         )
     )
     return StageTimes(forward_s=forward, backward_s=backward, weight_s=weight)
-
-
-def split_for_step(
-    layers: Sequence[StageLayer], stage_count: int, step_s: Callable[[StageTimes], float]
-) -> tuple[StageSplit, float]:
-    """Return the split with the least time of a step, and that time.
-
-    All splits are tried up to MOST_SPLITS; beyond, layers move over one boundary at a time from the split of the
-    shortest longest stage, as long as the step gets shorter.
-
-    Args:
-        step_s: gives the time of a step, `pipeline_step(schedule, times).step_s`.
-    """
-    start = split_stages(layers, stage_count)
-    best, best_s = start, step_s(stage_times(layers, start))
-    if comb(len(layers) - 1, stage_count - 1) <= MOST_SPLITS:
-        for inner in combinations(range(1, len(layers)), stage_count - 1):
-            split = _split_at(layers, (0, *inner, len(layers)))
-            time = step_s(stage_times(layers, split))
-            best, best_s = (split, time) if time < best_s else (best, best_s)
-        return best, best_s
-    is_better = True
-    while is_better:
-        is_better = False
-        cuts = (0, *accumulate(best.layer_count))
-        for place, cut in product(range(1, stage_count), (-1, 1)):
-            if not cuts[place - 1] < cuts[place] + cut < cuts[place + 1]:
-                continue
-            split = _split_at(layers, (*cuts[:place], cuts[place] + cut, *cuts[place + 1 :]))
-            time = step_s(stage_times(layers, split))
-            if time < best_s:
-                best, best_s, is_better = split, time, True
-    return best, best_s
-
-
-def _split_at(layers: Sequence[StageLayer], cuts: Sequence[int]) -> StageSplit:
-    return StageSplit(
-        layer_count=tuple(right - left for left, right in pairwise(cuts)),
-        stage_s=tuple(
-            sum(layer.forward_s + layer.backward_s for layer in layers[left:right]) for left, right in pairwise(cuts)
-        ),
-    )

@@ -88,13 +88,6 @@ def parameter_count(shape: TransformerShape) -> int:
     return parameter_counts(shape).total
 
 
-def active_parameter_count(shape: TransformerShape) -> int:
-    """Return the parameters that one token meets: all but the experts that it does not take."""
-    counts = parameter_counts(shape)
-    unused = counts.expert_count - shape.experts.per_token if shape.experts else 0
-    return counts.total - counts.expert_layer_count * unused * counts.expert
-
-
 def _attention(shape: TransformerShape) -> int:
     latent, hidden, heads = shape.latent, shape.hidden, shape.head_count
     if latent:

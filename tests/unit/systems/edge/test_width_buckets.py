@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.sampling import sampled
 
-from nearpeak.systems.edge.width_buckets import batches_of, padded_share, padded_width
+from nearpeak.systems.edge.width_buckets import batches_of, padded_width
 
 
 def partitions(items, size, count):
@@ -33,10 +33,3 @@ def test_sorted_batches_pad_least_of_all_batches(seed):
     assert padded_width(widths, ours) == least
     assert len(ours) == count
     assert sorted(place for batch in ours for place in batch) == list(range(len(widths)))
-
-
-def test_padding_is_the_share_of_the_closed_form():
-    widths = [30, 90, 31, 88]
-    (batch,) = batches_of(widths, 4, "given")
-    assert padded_share(widths, [batch]) == pytest.approx(1 - sum(widths) / (4 * 90))
-    assert padded_share([], []) == 0

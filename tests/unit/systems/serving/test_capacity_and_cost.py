@@ -1,6 +1,5 @@
 """Capacity within limits, its interval and its limiter; price and energy of tokens."""
 
-import numpy as np
 import pytest
 
 from nearpeak.base.compilation import Kernel
@@ -9,7 +8,7 @@ from nearpeak.errors import SpecError
 from nearpeak.systems.serving import latency_metrics, serving_cost
 from nearpeak.systems.serving.latency_metrics import Limits, goodput, steady, summary, throughput, whole
 from nearpeak.systems.serving.loads.arrival_process import closed_load, open_load
-from nearpeak.systems.serving.serving_capacity import batch_means, bound_resource, capacity
+from nearpeak.systems.serving.serving_capacity import bound_resource, capacity
 from nearpeak.systems.serving.serving_run import serve
 from nearpeak.systems.serving.step_grid import linear_grid
 
@@ -85,19 +84,6 @@ def test_the_resource_that_holds_requests_up_is_named(blocks, sequences, resourc
     assert bound_resource(serve(load, engine, GRID, is_logged=True)) == resource
 
 
-def test_batch_means_cover_the_mean_of_dependent_values():
-    draw, hits = np.random.default_rng(0), 0
-    for _ in range(200):
-        noise, values = draw.normal(size=4000), np.empty(4000)
-        level = 0.0
-        for place, step in enumerate(noise):
-            level = 0.8 * level + step
-            values[place] = level
-        mean, half = batch_means(values)
-        hits += abs(mean) <= half
-    assert 0.83 <= hits / 200 <= 0.96
-
-
 def test_the_ramp_of_a_closed_loop_is_left_out():
     load = closed_load(30, 200, input_count=500, output_count=50, seed=0)
     outcome = serve(load, Engine(policy="vllm", kv_block_count=2000), GRID, is_logged=True)
@@ -128,4 +114,3 @@ def test_prices_and_energy_by_hand():
     assert energy == pytest.approx(1.2 * (700 * outcome.busy_s.sum() + 100 * idle_s))
     by_step = serving_cost.run_energy_j(outcome, lambda prompt, _decode, _kv: 700.0 + 0 * prompt, idle_w=100.0, pue=1.2)
     assert by_step == pytest.approx(energy)
-    assert serving_cost.energy_per_token_j(outcome, energy) == pytest.approx(energy / (150 * 30))

@@ -9,10 +9,8 @@ from nearpeak.core.systems.mesh import Mesh
 from nearpeak.core.systems.rank_program import RankCall, RankProgram, Transfer
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
-from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 from nearpeak.ops import case
-from nearpeak.systems.training.chakra.host_trace import host_trace
 from nearpeak.systems.training.chakra.trace_files import trace_bytes, write_traces
 from nearpeak.systems.training.chakra.trace_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, TracePlan, rank_nodes
 from nearpeak.systems.training.programs.stage_program import rank_programs
@@ -101,32 +99,6 @@ def test_files_hold_the_nodes_of_every_rank_and_the_groups(tmp_path):
         (needs,) = [value for field, _, value in parts if field == 5] or [b""]
         assert bytes(needs) == b"".join(map(encoded, node.needs))
         assert sum(field == 10 for field, _, _ in parts) == len(node.attributes)
-
-
-def test_a_host_trace_is_captured_as_the_same_products(tmp_path):
-    pytest.importorskip("torch")
-    from nearpeak.frontends.source_types import captured
-
-    program = rank_programs(SHAPE, PLAN)[0]
-    path = tmp_path / "rank.json"
-    path.write_text(json.dumps(host_trace(program)))
-    workload = captured(str(path), CaptureOptions())
-    found, expected = Counter(), Counter()
-    for call in workload.calls:
-        if call.case is not None and call.case.op == "gemm":
-            axes = dict(call.case.axes)
-            found[axes["m"], axes["n"], axes["k"], call.phase] += call.call_count
-    for phase, calls in (("forward", program.forward), ("backward", (*program.backward, *program.weight))):
-        for call in calls:
-            if call.case is not None and call.case.op == "gemm":
-                axes = dict(call.case.axes)
-                expected[axes["m"], axes["n"], axes["k"], phase] += call.count
-    assert found == expected
-    reductions = sum(call.call_count for call in workload.calls if call.operator.startswith("c10d::allreduce"))
-    assert reductions == sum(
-        call.count for call in (*program.micro_batch_calls(), *program.gradient, *program.optimizer)
-        if call.transfer and call.transfer.kind == "all_reduce"
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from nearpeak.systems.training.goodput.checkpoint_interval import (
     first_order_ratio,
     young_interval_s,
 )
-from nearpeak.systems.training.goodput.elastic_rates import resplit_rates, shrink_rates
 from nearpeak.systems.training.goodput.failure_model import (
     CheckpointCost,
     ElasticPolicy,
@@ -22,9 +21,9 @@ from nearpeak.systems.training.goodput.failure_model import (
     PeerCheckpoint,
     SpotMarket,
     prior_failures,
+    shrink_rates,
 )
 from nearpeak.systems.training.goodput.run_goodput import goodput_of
-from nearpeak.systems.training.stage_split import StageLayer
 
 HOUR = 3600.0
 GOLDEN = [  # C, R, M in hours, τ, first order, complete
@@ -149,13 +148,6 @@ def test_the_prior_is_that_of_the_llama_3_report():
     assert wide.high - wide.low > 5 * (narrow.high - narrow.low)
 
 
-def test_a_new_split_of_the_pipeline_loses_less_than_a_replica():
-    layers = [StageLayer(forward_s=1, backward_s=2)] * 24
-    rates = resplit_rates(layers, 4, 8, 3)
-    assert rates[0] == 1
-    assert all(mine > theirs for mine, theirs in zip(rates[1:], shrink_rates(8)[1:4], strict=True))
-
-
 def test_planted_faults_leave_the_golden_table():
     """A restart without failures of its own, work lost by half an interval more, hours for seconds."""
     right = complete_ratio(882, 60, 600, 1.8 * HOUR)
@@ -177,7 +169,6 @@ def test_planted_faults_leave_the_golden_table():
         (lambda: FailureModel(failure_interval_s=1, hardware_ratio=2), "shares from 0 to 1"),
         (lambda: ElasticPolicy(rates_ratio=(0.5, 1.0)), "must fall"),
         (lambda: shrink_rates(4, 5), "no size to shrink to"),
-        (lambda: resplit_rates([StageLayer(forward_s=1, backward_s=2)] * 4, 2, 2, 3), "without a stage"),
         (lambda: young_interval_s(0, 1), "must be above 0"),
         (lambda: prior_failures(0), "at least 1"),
     ],

@@ -9,20 +9,11 @@ import pytest
 from nearpeak.core.systems.second_order import SecondOrderPlan
 from nearpeak.errors import SpecError
 from nearpeak.ops import work_of
-from nearpeak.systems.training.second_order.matrix_methods import METHODS, MatrixLayer, executed_flop, kfac_work
-from nearpeak.systems.training.second_order.rank_placement import place_longest_first, placement_bound_s
+from nearpeak.systems.training.second_order.matrix_methods import METHODS, MatrixLayer, kfac_work
+from nearpeak.systems.training.second_order.rank_placement import place_longest_first
 from nearpeak.systems.training.second_order.second_order_step import exposed_s, second_order_step
 
 LAYER = MatrixLayer(name="mlp", rows=4096, columns=4096, token_count=8192)
-
-
-def test_golden_counts_of_kfac():
-    counts = executed_flop(LAYER)
-    each = (("step", 1), ("factor", 2), ("inverse", 2), ("precondition", 1))
-    assert [round(counts[part] / by / 1e9, 1) for part, by in each] == [824.6, 274.9, 68.7, 274.9]
-    wide = replace(LAYER, columns=1024)
-    assert executed_flop(wide)["factor"] == 2 * 8192 * (4096**2 + 1024**2)
-    assert executed_flop(wide)["precondition"] == 2 * 4096 * 1024 * 5120
 
 
 def test_operators_count_symmetric_products_once():
@@ -44,7 +35,7 @@ def test_longest_first_is_within_its_bound_of_brute_force():
             for places in product(range(ranks), repeat=len(jobs))
         )
         placed = place_longest_first(jobs, ranks)
-        assert placement_bound_s(jobs, ranks) - 1e-12 <= best <= placed.longest_s + 1e-12
+        assert best <= placed.longest_s + 1e-12
         assert placed.longest_s <= (4 / 3 - 1 / (3 * ranks)) * best + 1e-12
         assert sum(placed.load_s) == pytest.approx(sum(jobs))
 

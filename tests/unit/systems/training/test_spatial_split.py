@@ -7,7 +7,6 @@ from nearpeak.errors import SpecError
 from nearpeak.systems.training.spatial_split import (
     SpatialLayer,
     Window,
-    halo_ratio,
     halos,
     statistics_bytes,
     tiles,
@@ -76,7 +75,6 @@ def test_a_halo_is_the_closed_form_for_inner_tiles_with_corners():
     assert each[0].received_bytes == each[1].received_bytes / 2
     both = halos([window], (64, 64), (4, 4), image_count=2, element_bytes=2)[5]
     assert both.received_bytes == (2 * 2 * 16 * 2 + 4 * 2 * 2) * 8 * 2 * 2, "four sides and four corners"
-    assert halo_ratio(window.rows, 16) == 2 * 2 * 16 * 64 / (16 * 64) / 16
     assert statistics_bytes(64) == 512
 
 

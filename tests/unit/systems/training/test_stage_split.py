@@ -6,14 +6,10 @@ from itertools import combinations, pairwise
 import pytest
 
 from nearpeak.errors import SpecError
-from nearpeak.systems.training.pipeline_executor import pipeline_step
-from nearpeak.systems.training.schedules import schedule_of
 from nearpeak.systems.training.stage_split import (
     MemoryLimit,
     StageLayer,
-    split_for_step,
     split_stages,
-    stage_times,
 )
 
 
@@ -72,26 +68,11 @@ def test_memory_limits_are_met_by_the_best_split_that_fits_or_refused():
     assert 5 < refused < 75
 
 
-def test_the_step_of_a_schedule_is_as_short_as_brute_force_finds():
-    draw = random.Random(3)
-    schedule = schedule_of("1f1b", 3, 4)
-    for _ in range(6):
-        layers = drawn(draw, 8)
-        _, time = split_for_step(layers, 3, lambda times: pipeline_step(schedule, times, 0.5).step_s)
-        best = []
-        for inner in combinations(range(1, 8), 2):
-            split = type("S", (), {"layer_count": (inner[0], inner[1] - inner[0], 8 - inner[1])})
-            best.append(pipeline_step(schedule, stage_times(layers, split), 0.5).step_s)
-        assert time == pytest.approx(min(best))
-
-
 def test_many_layers_and_stages_are_split_at_once():
     layers = [StageLayer(forward_s=1, backward_s=2) for _ in range(126)]
     head = StageLayer(forward_s=1.6, backward_s=3.2)
     split = split_stages([*layers, head], 64)
     assert max(split.stage_s) == pytest.approx(6.0)
-    best, time = split_for_step([*layers, head], 16, lambda times: max(times.forward_s) + max(times.backward_s))
-    assert (sum(best.layer_count), time) == (127, pytest.approx(24.0))
 
 
 def test_an_uneven_split_is_not_averaged():

@@ -129,6 +129,17 @@ class ElasticPolicy:
             raise SpecError("elastic policy: spare_count, reshape_s and migrate_s must be at least 0")
 
 
+def shrink_rates(replica_count: int, least_replicas: int = 1) -> tuple[float, ...]:
+    """Return the step rates of a job that drops a data-parallel replica for every missing node, the batch unchanged.
+
+    >>> shrink_rates(4, 2)
+    (1.0, 0.75, 0.5)
+    """
+    if not 1 <= least_replicas <= replica_count:
+        raise SpecError(f"elastic policy: {least_replicas} of {replica_count} replicas is no size to shrink to")
+    return tuple((replica_count - lost) / replica_count for lost in range(replica_count - least_replicas + 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotMarket:
     """Prices and reclaims of preemptible capacity, over the price on demand."""

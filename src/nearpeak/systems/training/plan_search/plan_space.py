@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import SpecError
@@ -67,19 +66,6 @@ class PlanSpace:
         """Refuse spaces without devices."""
         if self.device_count < 1 or self.fast_count < 1:
             raise SpecError(f"{self.device_count} devices in tiers of {self.fast_count}: both must be at least 1")
-
-    @classmethod
-    def of_cluster(cls, cluster: Cluster, *, global_batch: int, sequence: int, framework: str) -> "PlanSpace":
-        """Return the whole space on a cluster: a framework's shardings, and context parallelism up to 8 ranks."""
-        inner = cluster.fabric.tiers[0].device_count or cluster.device_count
-        shardings = {"megatron-lm": ("none", "zero1"), "deepspeed": ("zero1", "zero2", "zero3"), "fsdp2": ("fsdp",)}
-        is_megatron = framework in ("megatron-lm", "deepspeed")
-        return cls(
-            device_count=cluster.device_count, fast_count=min(inner, cluster.device_count), global_batch=global_batch,
-            sequence=sequence, framework=framework, shardings=shardings.get(framework, ("none",)),
-            cp=tuple(degree for degree in (1, 2, 4, 8) if cluster.device_count % degree == 0),
-            tp_overlaps=(False, True) if is_megatron else (False,),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,11 +33,6 @@ class MatrixLayer:
         if min(self.rows, self.columns, self.token_count, self.layer_count) < 1:
             raise SpecError(f"layer {self.name}: rows, columns, token_count and layer_count must be at least 1")
 
-    @property
-    def step_flop(self) -> int:
-        """FLOP of the layer's products in a forward and backward pass."""
-        return 6 * self.token_count * self.rows * self.columns
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InverseJob:
@@ -134,19 +129,3 @@ METHODS: Mapping[str, Callable[[MatrixLayer], MethodWork]] = {
 def method_work(method: str, layer: MatrixLayer) -> MethodWork:
     """Return the work of a method by name; an unknown name lists the closest ones."""
     return entry_of("second-order method", METHODS, method)(layer)
-
-
-def executed_flop(layer: MatrixLayer) -> Mapping[str, int]:
-    """Return FLOP of K-FAC as libraries run it: factors as whole products, though they are symmetric.
-
-    >>> counts = executed_flop(MatrixLayer(name="mlp", rows=4096, columns=4096, token_count=8192))
-    >>> [f"{part} {count / 1e9:.1f}" for part, count in counts.items()]
-    ['step 824.6', 'factor 549.8', 'inverse 137.4', 'precondition 274.9']
-    """
-    rows, columns = layer.rows, layer.columns
-    return {
-        "step": layer.step_flop,
-        "factor": 2 * layer.token_count * (columns**2 + rows**2),
-        "inverse": columns**3 + rows**3,
-        "precondition": 2 * rows * columns * (rows + columns),
-    }

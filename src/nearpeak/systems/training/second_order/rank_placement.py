@@ -43,14 +43,3 @@ def place_longest_first(job_s: Sequence[float], rank_count: int) -> Placement:
         heapreplace(loads, (load + job_s[job], rank))
     by_rank = {rank: load for load, rank in loads}
     return Placement(rank=tuple(ranks), load_s=tuple(by_rank[rank] for rank in range(rank_count)))
-
-
-def placement_bound_s(job_s: Sequence[float], rank_count: int) -> float:
-    """Return a time that no placement beats: the longest job, the mean load, or two jobs that must share a rank.
-
-    >>> placement_bound_s([3.0, 3.0, 2.0, 2.0, 2.0], 2)
-    6.0
-    """
-    ordered = sorted(job_s, reverse=True)
-    shared = ordered[rank_count - 1] + ordered[rank_count] if len(ordered) > rank_count else 0.0
-    return max(*ordered[:1], sum(ordered) / rank_count, shared) if ordered else 0.0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.sampling import sampled
 
-from nearpeak.core.systems.fabric import Cluster, Fabric, Tier
+from nearpeak.core.systems.fabric import Fabric, Tier
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import Experts, TransformerShape
 from nearpeak.errors import SpecError
@@ -153,14 +153,6 @@ def test_memory_on_columns_is_that_of_single_plans() -> None:
         row = draw.randrange(len(group))
         one = fullest_rank(shape, group.plan(row), allocator="none").allocated_bytes
         assert group_memory(shape, group.chosen(np.array([row])))[0] == pytest.approx(one, rel=1e-6)
-
-
-def test_the_space_of_a_cluster_keeps_tensor_parallelism_on_its_fast_tier() -> None:
-    cluster = Cluster(target="h100_sxm", device_count=64, fabric=FABRIC)
-    space = PlanSpace.of_cluster(cluster, global_batch=64, sequence=4096, framework="megatron-lm")
-    legal = legal_plans(LLAMA, space)
-    assert max(int(group.tp.max()) for group in legal.groups) == 8
-    assert legal.refused["tp beyond the fast tier"] > 0
 
 
 def test_the_bound_from_short_models_is_that_of_the_whole_model() -> None:
