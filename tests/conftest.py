@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import typer.testing
+from tests.shared_captures import FOLDER, share_captures
 
 try:
     import hypothesis
@@ -43,6 +44,8 @@ def pytest_runtest_setup():
         "nearpeak.frontends.source_types": ("capture_isolated", _sharing),
         "nearpeak.store.store_check": ("make_at", _copying),
     }
+    if "nearpeak.frontends.child_capture" in sys.modules:
+        share_captures()
     for name, (function, sharing) in makers.items():
         module = sys.modules.get(name)
         if module is not None and not hasattr(getattr(module, function), "__wrapped__"):
@@ -100,6 +103,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Where tests run side by side each process computes on one thread: more would wait for one another's cores."""
+    if FOLDER not in os.environ:  # workers have it from who started them
+        config.captures = tempfile.TemporaryDirectory(prefix="np-captures-")
+        os.environ[FOLDER] = config.captures.name
     if getattr(config.option, "numprocesses", None):
         from nearpeak.measurement.isolated_measurement import thread_variables
 

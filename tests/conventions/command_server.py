@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import sys
+from pathlib import Path
 
 PRELOADED = ("torch", "numba")
 """Packages whose import takes longer than most commands."""
@@ -15,6 +16,10 @@ def serve():
     from nearpeak.cli import application
     from nearpeak.frontends.child_capture import PRELOAD, WITH_TRANSFORMERS, run_isolated
 
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.shared_captures import share_captures
+
+    del sys.path[0]  # commands do not find the tests
     application()
     for name in PRELOADED:
         importlib.import_module(name)
@@ -22,6 +27,7 @@ def serve():
         run_isolated("platform:node", {}, "", preload=preload)
     for server in isolation._SERVERS.values():
         server._process.poll = lambda: None  # to a fork it is no child, and would seem to have ended
+    share_captures()
     print("ready", flush=True)
     for line in sys.stdin:
         child = os.fork()
