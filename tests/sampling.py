@@ -11,18 +11,24 @@ def long(*values):
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-def first_of_each(sets, kind=lambda values: values[0]):
+def first_of_each(sets, kind=lambda values: values[0], count=None):
     """Parameter sets; those are no `long` ones which are the first of their kind: else of their first value.
+
+    With `count`, only the first of so many kinds, always the same ones, drawn from all.
 
     >>> [one.values for one in first_of_each([("a", 1), ("a", 2), long("b", 3), ("b", 4)]) if not one.marks]
     [('a', 1), ('b', 4)]
+    >>> len([one for one in first_of_each([(letter, 1) for letter in "abcde"], count=2) if not one.marks])
+    2
     """
-    known = set()
+    sets, known = list(sets), set()
+    kinds = sorted({kind(one) for one in sets if not hasattr(one, "marks")})
+    drawn = set(kinds if count is None else random.Random(0).sample(kinds, min(count, len(kinds))))
     for one in sets:
         if hasattr(one, "marks"):
             yield one
         else:
-            yield long(*one) if kind(one) in known else pytest.param(*one)
+            yield pytest.param(*one) if kind(one) in drawn - known else long(*one)
             known.add(kind(one))
 
 
