@@ -43,6 +43,10 @@ def _of_opset(table: CapabilityTable, graph: ModelGraph, kind: str) -> Iterator[
     if not graph.opset:
         return
     opset, last = graph.opset_count, table.last_opset_count or graph.opset_count
+    if opset > (newest := imported_onnx().defs.onnx_opset_version()):
+        reason = f"its definition of opset {opset} is not known; the onnx installed here knows opsets to {newest}"
+        yield Verdict(verdict=UNKNOWN, reason=reason)
+        return
     edge = min(max(opset, table.first_opset_count), last)
     if opset == edge:
         return

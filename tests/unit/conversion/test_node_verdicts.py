@@ -115,6 +115,12 @@ def test_what_has_no_row_is_unknown_and_never_denied(tmp_path):
     assert "no row for mine.Foo" in found[1].reason
 
 
+def test_an_opset_that_the_installed_onnx_does_not_know_is_unknown(tmp_path):
+    found = verdict(tmp_path, one("Relu", ["x"]), {"x": [4], "y": [4]}, opset=99)
+    assert found.verdict == "unknown"
+    assert "its definition of opset 99 is not known" in found.reason
+
+
 def test_a_definition_that_changed_after_the_document_is_conditional(tmp_path):
     graph = model_graph(group_norm_block(tmp_path / "m.onnx", 21, is_native=True))
     found = {kind: verdict_of(TABLE, graph, node) for node, kind in enumerate(graph.kinds)}

@@ -90,7 +90,8 @@ def tune(
 
     Every configuration is validated before it is timed, in a process of its own; one that its bound excludes does not
     run, and one that is slow is stopped after a call. The best meet the configuration in use in interleaved pairs of
-    fresh processes, so that luck does not win: there may be no winner. Exit code 11 when none is proved faster.
+    fresh processes, so that luck does not win: there may be no winner. Exit code 11 when none is proved faster, or
+    none has a result.
     """
     shared.check_writable(html)
     margin = parse_share(within, "--within")
@@ -120,7 +121,7 @@ def _search(
     space: Path, plan: "TuningPlan", subject: Mapping[str, str], study: Path | None, keep: "Keeper | None",
     html: Path | None, *, why: bool, json: bool,
 ) -> None:  # fmt: skip
-    """Search a space and print the study; exit code 11 when no configuration is proved faster than the one in use.
+    """Search a space and print the study; exit code 11 when none is proved faster, or none has a result.
 
     Args:
         subject: case, runner and default configuration as they are written, each empty where it is not.
@@ -137,7 +138,7 @@ def _search(
         )  # fmt: skip
     shared.write_page(html, document := report.document_of(answer))
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
-    if not answer.objectives and answer.winner is None and plan.finalist_count:
+    if not answer.front if answer.objectives else answer.winner is None and plan.finalist_count:
         raise typer.Exit(11)
 
 

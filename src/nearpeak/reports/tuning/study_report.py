@@ -65,7 +65,8 @@ def _verdict(study: Study) -> str:
     if study.objectives:
         kinds, last = ", ".join(study.objectives[:-1]), study.objectives[-1]
         named = f"{kinds} and {last}" if kinds else last
-        return f"{counted(len(study.front), 'configuration')} that no other beats in {named}; {study.stop_reason}."
+        count = f"{counted(len(study.front), 'configuration')} that no other beats in {named}"
+        return f"{count if study.front else 'No configuration has a result'}; {study.stop_reason}."
     best = study.best
     if best is None or best.time_s is None:
         return f"No configuration has a time; {study.stop_reason}."

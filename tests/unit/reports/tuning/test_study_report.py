@@ -83,3 +83,4 @@ def test_every_configuration_of_several_objectives_has_their_values():
     found = replace(STUDY, trials=trials, contests=(), winner=None, objectives=("error_ratio", "size_bytes"))
     rows = [line.split() for line in to_terminal(document_of(found), is_unfolded=True).splitlines()]
     assert ["2", "width=2", "timed", "12.5", "%", "8", "B"] in rows
+    assert lead_of(replace(found, trials=())).startswith("No configuration has a result")
