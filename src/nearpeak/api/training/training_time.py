@@ -200,7 +200,9 @@ def transfer_durations(plan: TrainingPlan, cluster: Cluster) -> Callable[[Transf
                 touched_bytes = TOUCHED_COUNT * ring_bytes(transfer.kind, transfer.bytes, ranks)
                 share = min(touched_bytes / time.time_s / rate, MOST_MEMORY_RATIO) if rate else 0.0
                 taken = Taken(0 if transfer.kind == "send" else TAKEN_SM_COUNT, share)
-            found = known[transfer] = TransferDuration(time.time_s, time.low_s, time.high_s, taken, _DOCUMENTED_STEPS)
+            found = known[transfer] = TransferDuration(
+                time.time_s, time.low_s, time.high_s, taken, _DOCUMENTED_STEPS, time.tier
+            )
         return found
 
     return duration

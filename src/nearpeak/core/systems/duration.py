@@ -57,3 +57,5 @@ class TransferDuration(NamedTuple):
     """What it takes from kernels beside it."""
     distance_count: int = 3
     """As of kernels."""
+    tier: str = ""
+    """Outermost tier that it crosses: collectives on one tier share it."""

@@ -1,5 +1,6 @@
 """The time of one training step of a pipeline, with idle time and micro-batches in flight by rank."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nearpeak.core.systems.system_timeline import Span
@@ -19,6 +20,8 @@ class PipelineStep:
     """End of each rank's last op."""
     in_flight_count: tuple[int, ...]
     """Most passes through a stage whose activations a rank holds at once."""
+    stage_spans_s: tuple[Mapping[int, tuple[float, float]], ...] = ()
+    """Start of the first forward and end of the last backward pass of each stage of each rank."""
     spans: tuple[Span, ...] = ()
     """Ops and transfers, where they were requested."""
 

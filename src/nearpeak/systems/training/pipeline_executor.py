@@ -110,9 +110,19 @@ def pipeline_step(
     starts, stops = np.full(schedule.rank_count, np.inf), np.zeros(schedule.rank_count)
     np.minimum.at(starts, order.rank, start)
     np.maximum.at(stops, order.rank, stop)
+    ahead = np.array([op.stage if op.kind in ("F", "FB") else -1 for op in order.distinct_ops])[order.distinct]
+    back = np.array([op.parts()[-1].stage if op.kind != "F" else -1 for op in order.distinct_ops])[order.distinct]
+    shape = schedule.rank_count, schedule.stage_count
+    firsts, lasts = np.full(shape, np.inf), np.zeros(shape)
+    np.minimum.at(firsts, (order.rank[ahead >= 0], ahead[ahead >= 0]), start[ahead >= 0])
+    np.maximum.at(lasts, (order.rank[back >= 0], back[back >= 0]), stop[back >= 0])
     return PipelineStep(
         schedule=schedule.name, busy_s=tuple(busy.tolist()), start_s=tuple(starts.tolist()),
         stop_s=tuple(stops.tolist()), in_flight_count=order.in_flight_count,
+        stage_spans_s=tuple(
+            {int(stage): (float(begin[stage]), float(end[stage])) for stage in np.flatnonzero(np.isfinite(begin))}
+            for begin, end in zip(firsts, lasts, strict=True)
+        ),
         spans=_spans(order, start, stop, (first_delay, second_delay)) if has_spans else (),
     )  # fmt: skip
 

@@ -18,6 +18,8 @@ TransferTimes = Callable[[Transfer], TransferDuration]
 _PRODUCTS = ("gemm", "scaled_gemm", "grouped_gemm")
 _REPLICAS = ("dp", "edp", "dp_shard", "dp_replica")
 """Dimensions whose collectives beside the queue are of parameters and gradients; the others are of activations."""
+_NONE = TransferDuration(0.0, 0.0, 0.0)
+"""No collective."""
 
 
 class Times(NamedTuple):
@@ -118,7 +120,9 @@ def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_ba
     - a tensor-parallel collective runs under the next product, and what comes after that product waits for it;
     - the hops of context parallelism run under attention, each hop's attention waits for its hop.
 
-    Kernels beside a collective run on the multiprocessors and the rate of memory that it leaves.
+    Collectives of activations do not wait for those of parameters and gradients, which have streams of their own; on
+    one tier each gets half of its rate meanwhile. Kernels beside a collective run on the multiprocessors and the rate
+    of memory that it leaves.
 
     Args:
         is_backward: whether the calls are gradients, which the framework launches without the user's Python; calls of
@@ -150,11 +154,11 @@ def run_lanes(calls: Iterable[RankCall | OverlappedCall], times: Times, *, is_ba
 class _Totals:
     """Sums while the lanes run."""
 
-    __slots__ = ("bound_s", "distances_s", "exposed_s", "families", "flop", "host_s", "kernel_s", "tail_dim")
+    __slots__ = ("bound_s", "distances_s", "exposed_s", "families", "flop", "host_s", "kernel_s")
 
     def __init__(self, host_s: float) -> None:
         self.kernel_s = self.bound_s = self.flop = 0.0
-        self.host_s, self.tail_dim = host_s, "dp"
+        self.host_s = host_s
         self.exposed_s: dict[str, float] = {}
         self.families: dict[str, list[float]] = {}
         self.distances_s: dict[int, float] = {}
@@ -169,8 +173,8 @@ class _Lanes:
     """Clocks of the lanes."""
 
     __slots__ = (
-        "_back_s", "_begun_s", "_comm_s", "_device_s", "_further_s", "_hops", "_host_s", "_launch_s", "_pending",
-        "_queued_s", "_taken", "_times", "_total", "_used_s",
+        "_back_s", "_begun_s", "_comm_s", "_device_s", "_further_s", "_hops", "_host_s", "_launch_s", "_moved",
+        "_moved_s", "_pending", "_queued_s", "_replicas", "_times", "_total", "_used_s",
     )  # fmt: skip
 
     def __init__(self, times: Times, *, is_backward: bool) -> None:
@@ -180,9 +184,9 @@ class _Lanes:
         self._back_s = self._launch_s * (times.stack.backward_ratio if is_backward else 1.0)
         self._device_s = self._host_s = 0.0 if not times.stack.is_captured else times.stack.graph_launch_s
         self._total = _Totals(self._device_s)
-        self._comm_s = self._used_s = self._queued_s = self._device_s
-        self._begun_s = -1.0  # start of the last collective beside the queue that is no gather
-        self._taken = WHOLE
+        self._comm_s = self._moved_s = self._used_s = self._queued_s = self._device_s
+        self._begun_s = -1.0  # start of the last reduction beside the queue
+        self._replicas = self._moved = _NONE, "dp"  # last collective of each lane with its dimension
         self._pending: list[tuple[float, str, str]] = []  # end, dimension, product that runs under it
         self._hops: tuple[float, float] | None = None  # time of one hop, end of the last
 
@@ -223,11 +227,12 @@ class _Lanes:
         until_s = self._wait_for_host(call, duration.time_s)
         start_s, alone_s = self._device_s, count * duration.time_s
         busy_s = alone_s
-        if self._taken.is_any and self._comm_s > start_s:
-            slowed_s, window_s = count * self._times.kernel(case, self._taken).time_s, self._comm_s - start_s
+        until, (beside, dim) = max((self._comm_s, self._replicas), (self._moved_s, self._moved))
+        if beside.taken.is_any and until > start_s:
+            slowed_s, window_s = count * self._times.kernel(case, beside.taken).time_s, until - start_s
             # slower while the collective runs, at full speed afterwards
             busy_s = slowed_s if slowed_s <= window_s else window_s + (1 - window_s / slowed_s) * alone_s
-            total.expose(total.tail_dim, busy_s - alone_s)
+            total.expose(dim, busy_s - alone_s)
         self._device_s = max(start_s + busy_s, until_s)
         total.host_s += self._device_s - start_s - busy_s
         if self._hops and call.name.endswith(".hop"):
@@ -294,17 +299,30 @@ class _Lanes:
         busy_s = call.count * duration.time_s
         self._host_s += self._launch(call) * call.count
         self._occupy(f"collective {dim}", call.count, duration)
-        if transfer.kind in ("all_gather", "broadcast") and dim in _REPLICAS:
+        if dim not in _REPLICAS:
+            self._move(call.count, duration, dim)
+            return
+        if transfer.kind in ("all_gather", "broadcast"):
             self._gather(busy_s, dim)
         else:
             start_s = max(self._comm_s, self._device_s, self._host_s)
             self._begun_s, self._comm_s = start_s, start_s + busy_s
-            if dim == "cp":
-                first_s = self._hops[0] if self._hops else start_s + duration.time_s
-                self._hops = first_s, self._comm_s
-            elif dim not in _REPLICAS:
-                self._pending.append((self._comm_s, dim, ""))
-        self._taken, self._total.tail_dim = duration.taken, dim
+        self._replicas = duration, dim
+
+    def _move(self, count: int, duration: TransferDuration, dim: str) -> None:
+        """Exchange activations beside what moves parameters and gradients."""
+        start_s, busy_s = max(self._moved_s, self._device_s, self._host_s), count * duration.time_s
+        shared_s = 0.0
+        if duration.tier == self._replicas[0].tier:
+            shared_s = min(max(self._comm_s - start_s, 0.0), busy_s)
+        self._comm_s += shared_s
+        self._moved_s = start_s + busy_s + shared_s
+        self._moved = duration, dim
+        if dim == "cp":
+            first_s = self._hops[0] if self._hops else start_s + (busy_s + shared_s) / count
+            self._hops = first_s, self._moved_s
+        else:
+            self._pending.append((self._moved_s, dim, ""))
 
     def _gather(self, busy_s: float, dim: str) -> None:
         """Gather parameters, asked for when the gather before was used, ahead of what has been asked for since."""

@@ -17,6 +17,7 @@ from nearpeak.systems.training.pass_order import pass_order
 from nearpeak.systems.training.pipeline_executor import StageTimes, pipeline_step
 from nearpeak.systems.training.pipeline_order import rank_stages
 from nearpeak.systems.training.rank_lanes import LaneTime, Times, run_lanes
+from nearpeak.systems.training.replica_overlap import ReplicaTraffic, replica_loss_s
 from nearpeak.systems.training.schedules import plan_schedule, splits_backward
 from nearpeak.systems.training.tensor_overlap import overlapped
 
@@ -37,8 +38,8 @@ class ChunkRun:
     """Backward pass with recomputation and gradients of weights."""
     weight_s: float
     """Gradients of weights alone, for schedules that split them off."""
-    reduction_s: float
-    """What reducing gradients adds to the last backward pass, and gathering parameters to the first forward pass."""
+    shared: ReplicaTraffic
+    """Reductions of gradients and gathers of parameters beside the passes."""
     optimizer: LaneTime
     """Update of the parameters."""
 
@@ -100,12 +101,18 @@ def step_time(
     pipelines = _pipelines(schedule, chunks, plan, fixed_s, hop_s, has_spans=has_spans)
     moving = pipelines.moving
     ranks = [[(chunks[stage], count) for stage, count in own.items()] for own in rank_stages(schedule)]
+    shared_s = [
+        replica_loss_s([chunks[stage].shared._replace(start_s=start_s, stop_s=stop_s)
+                        for stage, (start_s, stop_s) in own.items()], moving.stop_s[rank])
+        for rank, own in enumerate(moving.stage_spans_s)
+    ]  # fmt: skip
     ends_s = [
-        moving.stop_s[rank] + sum(chunk.reduction_s + chunk.optimizer.time_s for chunk, _ in own)
+        moving.stop_s[rank] + shared_s[rank] + sum(chunk.optimizer.time_s for chunk, _ in own)
         for rank, own in enumerate(ranks)
     ]
     last = max(range(plan.pp), key=ends_s.__getitem__)
     parts_s, device = _parts(ranks, plan, times, pipelines, last, others)
+    parts_s["exposed dp"] += shared_s[last]
     parts_s["straggler"] = straggler_wait_s(host_count, HOST_SPREAD_RATIO * fsum(parts_s.values()))
     flop = sum(chunk.forward.flop for chunk in chunks) * plan.micro_batch_count / plan.pp
     return StepTime(
@@ -165,7 +172,6 @@ def _parts(
     for dim, dim_s in (*work.exposed_s.items(), *update.exposed_s.items()):
         exposed_s[_SHARED_DIMS.get(dim, dim)] += dim_s
     exposed_s["pp"] += moving.stop_s[last] - still.stop_s[last]
-    exposed_s["dp"] += sum(chunk.reduction_s for chunk, _ in ranks[last])
     exposed_s["ep"] -= own.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
     idle_s = still.stop_s[last] - busy_s
     uneven_s = min(max(still.stop_s[last] - even.stop_s[last], 0.0), idle_s)
@@ -286,10 +292,22 @@ def _run_chunk(program: RankProgram, plan: TrainingPlan, times: Times) -> ChunkR
     last = run(order.last_backward, is_backward=True) if program.gradient else backward
     first = run(order.first_forward) if order.first_forward is not order.forward else forward
     is_split = splits_backward(plan.schedule)
+    gather_s, reduction_s = (
+        sum(call.count * times.transfer(call.transfer).time_s for call in calls if call.is_beside and call.transfer)
+        for calls in (program.optimizer, program.gradient)
+    )
+    slowing_ratio = 0.0
+    if reduction_s and plan.chunk_count > 1:  # passes of other chunks, beside which the collectives run on
+        beside = run([*(call for call in program.gradient if call.is_beside), *order.backward], is_backward=True)
+        slowing_ratio = (beside.time_s - backward.time_s) / max(reduction_s - beside.tail_s, reduction_s / 2)
+    shared = ReplicaTraffic(
+        start_s=0.0, stop_s=0.0, gather_s=gather_s, gather_wait_s=first.time_s - forward.time_s,
+        reduction_s=reduction_s, reduction_tail_s=last.tail_s, slowing_s=last.time_s - backward.time_s,
+        slowing_ratio=slowing_ratio,
+    )  # fmt: skip
     return ChunkRun(
         forward=forward, backward=backward,
-        weight_s=run(program.weight, is_backward=True).time_s if is_split else 0.0,
-        reduction_s=last.time_s + last.tail_s - backward.time_s + first.time_s - forward.time_s,
+        weight_s=run(program.weight, is_backward=True).time_s if is_split else 0.0, shared=shared,
         optimizer=run_lanes(order.optimizer, times),
     )  # fmt: skip
 

@@ -101,6 +101,17 @@ def test_kernels_beside_a_collective_run_on_the_rest_of_the_device():
     assert lane.exposed_s == {"dp": 1}
 
 
+def test_hops_of_activations_share_a_tier_with_reductions_and_do_not_queue_behind_them():
+    hop = replace(product(), name="attention.hop")
+    calls = [move("reduce_scatter", "dp", is_beside=True), move("send", "cp", is_beside=True), hop]
+    slow = times(1.0, 8.0)
+    given = slow._replace(transfer=lambda one: slow.transfer(one)._replace(time_s=8.0 if one.dim == "dp" else 0.25))
+    lane = run_lanes(calls, given)
+    assert lane.exposed_s == {"cp": 0.5}  # at half rate
+    assert lane.time_s == 1.5
+    assert lane.tail_s == pytest.approx(8.0 + 0.25 - 1.5)
+
+
 @pytest.mark.parametrize("launch_s", [0.0, 0.3, 1.0, 2.5])
 @pytest.mark.parametrize("sm_count", [0, 8])
 def test_parts_add_up_to_the_time(launch_s, sm_count):

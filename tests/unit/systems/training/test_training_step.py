@@ -90,6 +90,21 @@ def test_gradients_reduced_beside_the_backward_pass_expose_the_last_bucket():
     assert beside.parts_s["exposed dp"] == 1
 
 
+@pytest.mark.parametrize(("chunks", "exposed_s"), [(1, 6.0 + 6.0), (2, 6.0 + (6.0 - 4.0) + 6.0)])
+def test_collectives_over_replicas_run_on_under_the_passes_of_other_chunks(chunks, exposed_s):
+    """Those of the chunk that begins and ends the step are exposed; four passes of it run beside the next gather."""
+    plan = replace(PLAN, pp=4, dp=2, chunk_count=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
+    programs = [
+        program(
+            stage, chunk, gradient=(move("reduce_scatter", "dp", is_beside=True),),
+            optimizer=(move("all_gather", "dp", is_beside=True),),
+        )
+        for chunk in range(chunks) for stage in range(4)
+    ]  # fmt: skip
+    found = step_time(programs, plan, times(1.0, 6.0))
+    assert found.parts_s["exposed dp"] == pytest.approx(exposed_s)
+
+
 def test_missing_chunks_are_refused():
     with pytest.raises(SpecError, match="none of stage 1, chunk 0"):
         step_time([program()], replace(PLAN, pp=2), times())
