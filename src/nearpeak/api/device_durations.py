@@ -22,7 +22,7 @@ _MEMORY_STEPS = 64
 """Shares of the memory rate are rounded to so many parts of the whole: kernels are predicted once for each."""
 _ROUNDED = ("gemm", "conv")
 """Operators whose products of fp32 PyTorch may round to TF32."""
-_CLOCK_STEPS = 256
+CLOCK_STEPS = 256
 """Sustained clocks are rounded to so many parts of the highest, so that steps share predicted times."""
 _FAMILY_AXIS = {"elementwise": "pointwise", "cast": "pointwise", "copy": "pointwise", "dropout": "pointwise"}
 """Operators whose kernels are of one kind: their errors go together."""
@@ -87,7 +87,7 @@ def sustained_clock_ratio(target: Target, counts: Mapping[Case, float], idle_s: 
             times.append(count)
     if len(loads) == 1:
         return 1.0
-    return round(sustained_clock(target, list(zip(loads, times, strict=True))) * _CLOCK_STEPS) / _CLOCK_STEPS
+    return round(sustained_clock(target, list(zip(loads, times, strict=True))) * CLOCK_STEPS) / CLOCK_STEPS
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from nearpeak.api.training.training_time import programs_of_plan, transfer_durations
+from nearpeak.api.training.training_time import BETWEEN_KERNELS, host_count, programs_of_plan, transfer_durations
+from nearpeak.core.systems.duration import WHOLE
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
@@ -25,18 +26,36 @@ def program_bound(
     >>> 0.7 < bound_s / training_time(shape, plan, cluster, "megatron-lm").step_s <= 1
     True
     """
-    from nearpeak.api.device_durations import kernel_durations
-    from nearpeak.systems.training.plan_search.program_floor import busy_time, program_floor
-    from nearpeak.systems.training.rank_lanes import Times
+    from nearpeak.api.device_durations import CLOCK_STEPS, kernel_durations, sustained_clock_ratio
+    from nearpeak.core.work.case import Case
+    from nearpeak.systems.training.plan_search.program_floor import (
+        Counts,
+        QueuedCalls,
+        program_floor,
+        queued_calls,
+    )
     from nearpeak.systems.training.stack_files import stack_of
     from nearpeak.targets import target_of
 
     used, target = stack_of(stack), target_of(cluster.target)
 
-    def program_time(model: TransformerShape, plan: TrainingPlan) -> tuple[float, float]:
-        kernels = kernel_durations(target, used.attention, has_tf32=plan.precision == "tf32")
-        times = Times(kernels, transfer_durations(plan, cluster), used)
+    def program_calls(model: TransformerShape, plan: TrainingPlan) -> QueuedCalls:
         (program,) = programs_of_plan(model, plan, used.fusions, used.has_dropout, expert_load)
-        return busy_time(program, times, has_tp=not plan.tp_overlap)
+        return queued_calls(program, has_tp=not plan.tp_overlap)
 
-    return program_floor(shape, program_time)
+    def calls_time(plan: TrainingPlan, calls: Counts, mix: Counts) -> float:
+        moves, has_tf32, clock = transfer_durations(plan, cluster), plan.precision == "tf32", 1.0
+        if mix and not has_tf32:
+            cases = {call: count for call, count in mix.items() if isinstance(call, Case)}
+            idle_s = sum(
+                count * moves(call).time_s for call, count in mix.items()
+                if not isinstance(call, Case) and call.dim in BETWEEN_KERNELS
+            )  # fmt: skip
+            clock = min(sustained_clock_ratio(target, cases, idle_s) + 1 / CLOCK_STEPS, 1.0)  # steps round theirs
+        kernels = kernel_durations(target, used.attention, clock, has_tf32=has_tf32)
+        return sum(
+            count * (kernels(call, WHOLE) if isinstance(call, Case) else moves(call)).time_s
+            for call, count in calls.items()
+        )
+
+    return program_floor(shape, program_calls, calls_time, used, host_count(cluster))

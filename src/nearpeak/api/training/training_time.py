@@ -32,8 +32,8 @@ all channels, 4 MiB each, are beyond what caches keep.
 Source: NCCL src/device/prims_simple.h, all_gather.h, reduce_scatter.h; src/init.cc, NCCL_BUFFSIZE (NVIDIA, BSD-3)."""
 MOST_MEMORY_RATIO = 0.5
 """Share of the memory rate that a collective takes at most from a kernel beside it: memory serves both alike."""
-_BETWEEN_KERNELS = ("host", "exposed tp", "exposed ep", "exposed cp")
-"""Parts of a step in which a board waits between kernels of a pass."""
+BETWEEN_KERNELS = ("tp", "ep", "cp")
+"""Dimensions for whose collectives a board waits between kernels of a pass."""
 PEAK_UNITS = {
     "fp32": "vector.fp32", "tf32": "tensor.tf32", "fp16": "tensor.fp16", "bf16": "tensor.bf16",
     "fp8-delayed": "tensor.fp8", "fp8-current": "tensor.fp8", "fp8-row": "tensor.fp8", "fp8-block": "tensor.fp8",
@@ -129,7 +129,8 @@ def sustained_step(
         for call in program.micro_batch_calls():
             if call.case is not None:
                 counts[call.case] = counts.get(call.case, 0.0) + call.count * plan.micro_batch_count / plan.pp
-    idle_s = sum(max(burst.parts_s[name], 0.0) for name in _BETWEEN_KERNELS)
+    rests = ("host", *(f"exposed {dim}" for dim in BETWEEN_KERNELS))
+    idle_s = sum(max(burst.parts_s[name], 0.0) for name in rests)
     clock = sustained_clock_ratio(target, counts, idle_s)
     return (burst, 1.0) if clock >= 1 else (run(clock), clock)
 

@@ -8,6 +8,7 @@ import pytest
 from tests.sampling import sampled
 
 from nearpeak.core.systems.fabric import Fabric, Tier
+from nearpeak.core.systems.stack import Stack
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import Experts, TransformerShape
 from nearpeak.errors import SpecError
@@ -16,7 +17,7 @@ from nearpeak.systems.training.plan_search.branch_and_bound import SearchLimits,
 from nearpeak.systems.training.plan_search.neighbour_plans import neighbours_of, plan_edits
 from nearpeak.systems.training.plan_search.plan_memory import group_memory
 from nearpeak.systems.training.plan_search.plan_space import PlanGroup, PlanSpace, legal_plans
-from nearpeak.systems.training.plan_search.program_floor import program_floor
+from nearpeak.systems.training.plan_search.program_floor import QueuedCalls, program_floor
 from nearpeak.systems.training.plan_search.step_floor import DeviceRates, fill_ratio, step_floor
 
 FABRIC = Fabric(
@@ -159,12 +160,19 @@ def test_the_bound_from_short_models_is_that_of_the_whole_model() -> None:
     shape = replace(LLAMA, experts=Experts(count=8, per_token=2, width=64, dense_layer_count=3))
     asked = []
 
-    def program_time(model: TransformerShape, plan: TrainingPlan) -> tuple[float, float]:
+    def program_calls(model: TransformerShape, plan: TrainingPlan) -> QueuedCalls:
         asked.append(plan)
-        whole = (5 + 2 * model.dense_layer_count + 3 * model.expert_layer_count) / plan.tp
-        return whole / 3, whole
+        dense, experts = model.dense_layer_count, model.expert_layer_count
+        forward = {name: count for name, count in (("end", 1), ("dense", dense), ("experts", experts)) if count}
+        return QueuedCalls(forward, {name: 3 * count for name, count in forward.items()}, {"end": 3}, {})
 
-    floor = program_floor(shape, program_time)
+    def calls_time(plan: TrainingPlan, calls: dict, mix: dict) -> float:
+        assert not mix or mix == {"end": 3, "dense": 9, "experts": 87}
+        seconds = {"end": 5, "dense": 2, "experts": 3}
+        return sum(count * seconds[name] for name, count in calls.items()) / 3 / plan.tp
+
+    host = Stack(name="none", title="None", launch_s=0.0, source="test")
+    floor = program_floor(shape, program_calls, calls_time, host)
     plan = TrainingPlan(tp=2, dp=2, micro_batch=1, global_batch=8, sequence=64)
     assert floor(plan) == pytest.approx(4 * (5 + 2 * 3 + 3 * 29) / 2)
     staged = replace(plan, dp=1, pp=2)
