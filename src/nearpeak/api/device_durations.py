@@ -111,7 +111,7 @@ def _remembered(
             if taken not in devices:
                 devices[taken] = reduced_device(target.held, taken)
             predicted = predict_case(_moved(case), devices[taken])
-            if has_tf32 and _is_rounded(case):
+            if has_tf32 and case.op in _ROUNDED and dict(case.dtypes).get("dtype") == "fp32":
                 predicted = _rounded(case, predicted, devices[taken])
             flop = sum(work_of(case).flop.values()) if case.op in _PRODUCTS else 0.0
             slower = 1.0
@@ -130,11 +130,6 @@ def _remembered(
         return found
 
     return duration
-
-
-def _is_rounded(case: Case) -> bool:
-    """Return whether TF32 rounds a case: products and convolutions of fp32."""
-    return case.op in _ROUNDED and dict(case.dtypes).get("dtype") == "fp32"
 
 
 def _rounded(case: Case, plain: Prediction, device: Target) -> Prediction:

@@ -87,7 +87,8 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
     """Return one input in the range that the operator states."""
     numerics, kind = OPS[op].tolerance, dtype_of(spec.dtype).kind
     below = numerics.limit(name, arguments)
-    true_count = _stated(op, arguments)
+    counts = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
+    true_count = next((0 if axis == "touched_rows" and count == 1 else count for axis, count in counts), 0)
     if kind == "bool":
         return _true(generator, spec.shape, true_count or _most(op, arguments))
     repeats = bool(true_count) or any(map(arguments.get, numerics.repeats_if))
@@ -109,15 +110,6 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
     if any(positive_name == name and (not choice or choice in choices) for choice, _, positive_name in positive):
         values = np.abs(values) + _LEAST
     return values
-
-
-def _stated(op: str, arguments: Mapping[str, Any]) -> int:
-    """Return how many distinct or true elements the case states; 0 where it states none.
-
-    One touched row of a table means an unknown number: if all lookups went to one row, it would come from a cache.
-    """
-    counts = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
-    return next((0 if axis == "touched_rows" and count == 1 else count for axis, count in counts), 0)
 
 
 def _most(op: str, arguments: Mapping[str, Any]) -> int:

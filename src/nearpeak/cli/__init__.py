@@ -67,7 +67,10 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error does with what an encoding lacks
     words = [BARE.get(word, word) for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
     if sys.stderr.isatty():
-        _show_log()
+        import logging
+
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("nearpeak").setLevel(logging.INFO)
     try:
         code = _run(words)
         sys.stdout.flush()  # a full disk shows here, not when Python ends
@@ -109,14 +112,6 @@ def _run(words: list[str]) -> int:
             return int(command.invoke(context) or 0)
     except typer.Exit as error:
         return error.exit_code
-
-
-def _show_log() -> None:
-    """Show a person why a command takes long, such as loops that are compiled once."""
-    import logging
-
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("nearpeak").setLevel(logging.INFO)
 
 
 def _say_version(requested: bool) -> None:

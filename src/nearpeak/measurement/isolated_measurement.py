@@ -135,11 +135,6 @@ def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Ou
     last = f"; it said last: {lines[-1][:200]}" if lines else ""
     if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
-    return _killed(ending, last)
-
-
-def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
-    """Return outcome and note of a process that a signal ended."""
     killed, name = ending.signal_name == "SIGKILL", ending.signal_name or "SIGKILL"
     if ending.verdict == "memory" or "bad_alloc" in ending.output:
         return Outcome.OOM, f"{name}: it was killed for the memory that it took{last}"

@@ -61,7 +61,10 @@ def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, targe
     launches = {case: work_of(case).launch_count for case in {call.case for call in calls} if case is not None}
     kernels = sum(max(1, launches[call.case]) * call.call_count for call in calls if call.case is not None)
     call_count = sum(call.call_count for call in calls)
-    plain = _plain(step, answer.bound_s, kernels)
+    gap = {**step.gap_s, TRAFFIC: step.bound_s - answer.bound_s}
+    plain = DeviceTime(
+        time_s=step.time_s, low_s=step.low_s, high_s=step.high_s, kernel_count=kernels, gap_s=gap
+    )  # fmt: skip
     fused = _fused(plain, workload, rows, answer.bound_s)
     eager = eager_cost(call_count, kernels, sum(workload.skipped.values()), target)
     ways = ((EAGER, plain, eager), (GRAPH, plain, GRAPH_LAUNCH), (COMPILED, fused, GRAPH_LAUNCH))
@@ -85,14 +88,6 @@ def _energy_j(step: StepPrediction, device_s: float, waiting_s: float) -> float 
         return None
     idle_w = step.energy.parts_j.get("idle", 0.0) / step.time_s
     return step.energy.energy_j * device_s / step.time_s + idle_w * waiting_s
-
-
-def _plain(step: StepPrediction, bound_s: float, kernel_count: int) -> DeviceTime:
-    """Return the kernels as they are called, each as the tables of its device say that it runs within a graph."""
-    gap = {**step.gap_s, TRAFFIC: step.bound_s - bound_s}
-    return DeviceTime(
-        time_s=step.time_s, low_s=step.low_s, high_s=step.high_s, kernel_count=kernel_count, gap_s=gap
-    )  # fmt: skip
 
 
 def _fused(plain: DeviceTime, workload: Workload, rows: Calls, bound_s: float) -> DeviceTime:

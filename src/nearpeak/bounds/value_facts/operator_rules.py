@@ -48,7 +48,7 @@ def product_carriers(site: FactSite) -> tuple[str, str] | None:
 
     An operator that multiplies several operands forms its cheapest products from the narrowest ones.
     """
-    factors = [operand.fact for operand in _factors(site) if not _is_constant(operand.fact)]
+    factors = [operand.fact for operand in _factors(site) if operand.fact.range[0] != operand.fact.range[1]]
     if len(factors) < 2:
         return None
     carriers = sorted((fact.carrier for fact in factors), key=level_of)
@@ -58,10 +58,6 @@ def product_carriers(site: FactSite) -> tuple[str, str] | None:
 def zero_factor(site: FactSite) -> bool:
     """Say whether a product has a factor that is 0 everywhere."""
     return site.case.op in _FACTORS and any(operand.fact.is_zero for operand in _factors(site))
-
-
-def _is_constant(fact: ValueFact) -> bool:
-    return fact.range[0] == fact.range[1]
 
 
 _FACTORS: Mapping[str, tuple[str, ...]] = {

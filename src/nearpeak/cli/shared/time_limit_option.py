@@ -39,7 +39,7 @@ def time_limit(text: str) -> TimeLimit:
         value = _number(match["number"]) if match else 0.0
         if match is None or not value > 0:
             continue
-        noun = _singular(match.groupdict().get("noun") or ("frame" if is_rate else "step"))
+        noun = (match.groupdict().get("noun") or ("frame" if is_rate else "step")).lower().removesuffix("s")
         value_s = 1 / value if is_rate else value * _SECONDS[match["unit"].lower()]
         return TimeLimit(text=text, noun=noun, value_s=value_s, is_rate=is_rate)
     raise SpecError(f"--within {text!r}: is no positive time or rate; e.g. 20ms/token, 30fps, 500images/s, '5 ms'")
@@ -51,10 +51,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
-
-
-def _singular(noun: str) -> str:
-    return noun.lower().removesuffix("s")
 
 
 def exit_code(verdicts: Iterable[LimitVerdict]) -> int:

@@ -73,7 +73,7 @@ def items_of(step: Step) -> Items:
     shapes = shapes_of(step)
     images = [
         shape[0] for place, (name, shape) in enumerate(shapes.items())
-        if name in _IMAGES or (place == 0 and _is_image(shape))  # later ones may be masks
+        if name in _IMAGES or (place == 0 and len(shape) == 4 and shape[1] in _CHANNELS)  # later ones may be masks
     ]  # fmt: skip
     if step.step == "sweep" or ("batch" not in step.origin and not images):
         return Items(noun="step", count=1)
@@ -85,7 +85,3 @@ def items_of(step: Step) -> Items:
     if list(shapes)[:1] == ["input_ids"] and (sequence := sequence_of(step)):
         return Items(noun="token", count=batch * sequence)
     return Items(noun="sample", count=batch)
-
-
-def _is_image(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 4 and shape[1] in _CHANNELS

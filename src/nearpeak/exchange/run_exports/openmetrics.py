@@ -19,7 +19,9 @@ def _text(records: Sequence[RunRecord]) -> str:
     for record in records:
         for sample_set in record.samples:
             if sample_set.values:
-                name = _name(sample_set.metric)
+                unit = _UNITS.get(sample_set.metric.unit, "")
+                word = re.sub(r"[^a-zA-Z0-9_]+", "_", sample_set.metric.name).strip("_")
+                name = f"nearpeak_{word}" + (f"_{unit}" if unit and not word.endswith(unit) else "")
                 metrics.setdefault(name, sample_set.metric)
                 lines.setdefault(name, {}).update(_samples(name, record, sample_set))
     text = []
@@ -30,12 +32,6 @@ def _text(records: Sequence[RunRecord]) -> str:
         text.append(f"# HELP {name} {metric.name.translate(_ESCAPES)} in {metric.unit}; {better} is better.\n")
         text += [f"{series} {value}\n" for series, value in lines[name].items()]
     return "".join([*text, "# EOF\n"])
-
-
-def _name(metric: Metric) -> str:
-    unit = _UNITS.get(metric.unit, "")
-    word = re.sub(r"[^a-zA-Z0-9_]+", "_", metric.name).strip("_")
-    return f"nearpeak_{word}" + (f"_{unit}" if unit and not word.endswith(unit) else "")
 
 
 def _samples(name: str, record: RunRecord, sample_set: SampleSet) -> dict[str, str]:

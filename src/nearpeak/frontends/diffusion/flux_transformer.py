@@ -17,7 +17,7 @@ def flux(config: Mapping[str, Any]) -> Any:
     from torch import nn
 
     width, heads = config["hidden_size"], config["num_heads"]
-    double = [_double_block(config) for _ in range(config["depth"])]
+    double = [module_of(_run_double_block, img=_stream(config), txt=_stream(config)) for _ in range(config["depth"])]
     single = [_single_block(config) for _ in range(config["depth_single_blocks"])]
     return module_of(
         partial(_run_flux, heads=heads), img_in=nn.Linear(config["in_channels"], width),
@@ -64,10 +64,6 @@ def _plain_norm(width: int) -> Any:
     from torch import nn
 
     return nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-
-
-def _double_block(config: Mapping[str, Any]) -> Any:
-    return module_of(_run_double_block, img=_stream(config), txt=_stream(config))
 
 
 def _stream(config: Mapping[str, Any]) -> Any:

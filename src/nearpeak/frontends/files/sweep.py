@@ -51,7 +51,10 @@ def capture_sweep(path: Path) -> Workload:
     if path.suffix == ".toml":
         _read_toml(path, collected)
     else:
-        _read_lines(path, collected)
+        for number, line in enumerate(text_of_file(path).split("\n"), start=1):
+            if line.strip():
+                _check_count(number)
+                _add_line(f"{path.name}:{number}", line, collected)
     if not collected.calls:
         raise SpecError(f'{path}: states no case; write e.g. {{"op": "gemm", "dtype": "bf16", "m": 1, …}}')
     origin = {"kind": "sweep", "file": path.name, **_removals(collected)}
@@ -88,13 +91,6 @@ def swept(name: str, line: str, where: Sequence[str] = ()) -> Workload:
 
 def _removals(collected: _Found) -> dict[str, str]:
     return {f"{REMOVED}{text}": str(count) for text, count in collected.removed.items()}
-
-
-def _read_lines(path: Path, collected: _Found) -> None:
-    for number, line in enumerate(text_of_file(path).split("\n"), start=1):
-        if line.strip():
-            _check_count(number)
-            _add_line(f"{path.name}:{number}", line, collected)
 
 
 def _add_line(where: str, line: str, collected: _Found) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping, Set
 
-from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.engine_choice import EngineChoice
 from nearpeak.core.work.workload import Call, Use, Workload
@@ -90,7 +89,9 @@ class _Lowering:
         """Return the group into which a call folds; none where it is a kernel of its own."""
         if call.case is None or not call.writes or not folds(call.case, self._rules):
             return None
-        elements = _elements(call, call.case)
+        formats = dict(call.case.dtypes)
+        bits = dtype_of(formats.get("out_dtype", formats["dtype"])).bits_count
+        elements = call.writes[0].bytes * 8 // bits
         places = [self._hosts[use.buffer] for use in reads if use.buffer in self._hosts]
         fitting = [place for place in places if self.groups[place].elements == elements]
         latest = max((self._writers.get(use.buffer, -1) for use in reads), default=-1)
@@ -113,13 +114,6 @@ class _Lowering:
         sources = self.sources[use.buffer]
         share = min(1.0, use.bytes / max(1, self._buffers[use.buffer].bytes))
         return tuple(dataclasses.replace(source, bytes=int(source.bytes * share)) for source in sources)
-
-
-def _elements(call: Call, case: Case) -> int:
-    """Return the elements that a call writes."""
-    formats = dict(case.dtypes)
-    bits = dtype_of(formats.get("out_dtype", formats["dtype"])).bits_count
-    return call.writes[0].bytes * 8 // bits
 
 
 def _rebuilt(

@@ -102,7 +102,10 @@ def quiet_options(runtime: Any, thread_count: int = 1) -> Any:
 
 def _graph_nodes(onnx: Any, model: Any, arrays: dict[str, Array]) -> list[GraphNode]:
     """Return the nodes of a model with what is known of their tensors."""
-    stored = {item.name: _stored(onnx, item) for item in model.graph.initializer}
+    stored = {
+        item.name: _named(onnx.TensorProto.DataType.Name(item.data_type).lower(), item.dims)
+        for item in model.graph.initializer
+    }
     known = stored | arrays
     return [
         GraphNode(
@@ -143,10 +146,6 @@ def _shapes_of(onnx: Any, runtime: Any, model: Any) -> dict[str, Array]:
 _FORMATS = {"float": "fp32", "float16": "fp16", "double": "fp64", "bfloat16": "bf16", "float8e4m3fn": "fp8_e4m3",
             "float8e5m2": "fp8_e5m2", "float4e2m1": "fp4_e2m1"}  # fmt: skip
 """Canonical formats by the names of ONNX, where they differ."""
-
-
-def _stored(onnx: Any, item: Any) -> Array:
-    return _named(onnx.TensorProto.DataType.Name(item.data_type).lower(), item.dims)
 
 
 def _named(name: str, shape: Any) -> Array:

@@ -49,7 +49,9 @@ def brief_of(report: TraceReport, document: Document) -> Document:
         document: the whole report.
     """
     executed = report.executed
-    operators = next((block for block in document.blocks if isinstance(block, Table) and _is_of_operators(block)), None)
+    operators = next(
+        (block for block in document.blocks if isinstance(block, Table) and block.columns[0].name == "operator"), None
+    )
     actions = [*_actions(report)][:_ACTIONS]
     required: list[Block] = [f"do this: {action}" if len(actions) == 1 else f"{number}. {action}"
                              for number, action in enumerate(actions, start=1)]  # fmt: skip
@@ -61,10 +63,6 @@ def brief_of(report: TraceReport, document: Document) -> Document:
         optional.append(replace(operators, brief_count=_OPERATORS, rest="times are of a call; all with --why"))
     folded = Details(WHY, tuple(document.blocks))
     return replace(document, blocks=[*_within(document, required, optional, folded), folded])
-
-
-def _is_of_operators(table: Table) -> bool:
-    return table.columns[0].name == "operator"
 
 
 def _shares(report: TraceReport) -> str:

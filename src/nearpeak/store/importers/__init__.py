@@ -56,13 +56,8 @@ def importer_of(data: bytes, name: str) -> Importer:
     if any(LOGS[log].recognises(data[:HEAD_BYTES].decode("utf-8", "replace")) for log in LOGS):
         raise SpecError(f"{name}: is a power log; 'nearpeak telemetry --import' reads it")
     if data.lstrip()[:1] in (b"{", b"["):
-        _check_json(data, name)
+        (parsed_lines if is_lines(data) else parsed)(data, name)
     raise SpecError(f"{name}: is of no known format{_nearest(data)}; name it by --format: {', '.join(IMPORTERS)}")
-
-
-def _check_json(data: bytes, name: str) -> None:
-    """Refuse JSON that ends too early or is none, by its place; lines of JSON, one value each, are JSON too."""
-    (parsed_lines if is_lines(data) else parsed)(data, name)
 
 
 def _nearest(data: bytes) -> str:

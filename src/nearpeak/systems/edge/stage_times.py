@@ -32,7 +32,10 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
     for path, span in _paths(recording.spans):
         rows.setdefault(path, []).append(span)
     rounds = range(len(recording.walls_ns))
-    totals = {path: [_total(spans, turn) for turn in rounds] for path, spans in rows.items()}
+    totals = {
+        path: [sum(span.stop_ns - span.start_ns for span in spans if span.round == turn) for turn in rounds]
+        for path, spans in rows.items()
+    }
     answers = []
     for path in _ordered(rows):
         spans, count = rows[path], len(recording.walls_ns)
@@ -64,10 +67,6 @@ def _ordered(rows: Mapping[Path, object]) -> list[Path]:
     """Return paths with parts after the stage around them."""
     first = {path: place for place, path in enumerate(rows)}
     return sorted(rows, key=lambda path: [first.get(path[: end + 1], 0) for end in range(len(path))])
-
-
-def _total(spans: Sequence[StageSpan], turn: int) -> int:
-    return sum(span.stop_ns - span.start_ns for span in spans if span.round == turn)
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int:

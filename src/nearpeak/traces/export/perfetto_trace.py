@@ -10,7 +10,6 @@ import numpy as np
 from nearpeak.core.traces.trace import DEVICE_KINDS, EventKind
 from nearpeak.traces.export.chrome_trace import streams_of, tracks_of
 from nearpeak.traces.export.protobuf_fields import field_key, message_field, number_field, text_field
-from nearpeak.traces.timeline.lanes import Lanes
 from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
 
 _PACKET, _STAMP, _SEQUENCE, _EVENT, _DESCRIPTOR = 1, 8, 10, 11, 60
@@ -38,7 +37,11 @@ def _write(trace: Trace, file: BinaryIO) -> None:
     first = int(trace.start_ns[rows].min()) if len(rows) else 0
     base = trace.header.base_ns if trace.header.base_ns + first >= 0 else -first
     for row, track in zip(rows.tolist(), tracks.tolist(), strict=True):
-        label = _label(trace, streams, row, track)
+        if EventKind(trace.kind[row]) in _DEVICE:
+            group, lane = f"device {_shown(trace.device[row])}", streams.labels[streams.of(row)]
+        else:
+            group, lane = f"process {_shown(trace.process[row])}", f"thread {_shown(trace.thread[row])}"
+        label = group, lane + (f" ({track + 1})" if track else "")
         if label not in uuids:
             for packet in _descriptors(uuids, label):
                 file.write(packet)
@@ -54,15 +57,6 @@ def _write(trace: Trace, file: BinaryIO) -> None:
     for moment, what, row, uuid in moments:
         event = message_field(_EVENT, _event(trace, row, uuid, what, launched))
         file.write(message_field(_PACKET, number_field(_STAMP, moment) + number_field(_SEQUENCE, 1) + event))
-
-
-def _label(trace: Trace, streams: Lanes, row: int, track: int) -> tuple[object, ...]:
-    """Return (group, lane) of the track of an event."""
-    if EventKind(trace.kind[row]) in _DEVICE:
-        group, lane = f"device {_shown(trace.device[row])}", streams.labels[streams.of(row)]
-    else:
-        group, lane = f"process {_shown(trace.process[row])}", f"thread {_shown(trace.thread[row])}"
-    return group, lane + (f" ({track + 1})" if track else "")
 
 
 def _shown(value: np.int64) -> str:

@@ -39,7 +39,10 @@ def _read(path: Path) -> Trace:
             if has_work:
                 _work(table, rows, devices)
             else:
-                _calls(table, rows)
+                rows.add(
+                    EventKind.HOST_API, table["Name"], *_times(table), process=integers(table["Pid"]),
+                    thread=integers(table["Tid"]), correlation=integers(table["CorrID"]),
+                )  # fmt: skip
     except csv.Error as error:
         rows.lose("dropped", "rest of the file", example=str(error))
     header = TraceHeader(
@@ -97,13 +100,6 @@ def _kind(name: str) -> EventKind:
     if name.startswith("Memcpy"):
         return EventKind.MEMCPY
     return EventKind.MEMSET if name.startswith("Memset") else EventKind.KERNEL
-
-
-def _calls(table: Table, rows: EventRows) -> None:
-    rows.add(
-        EventKind.HOST_API, table["Name"], *_times(table), process=integers(table["Pid"]),
-        thread=integers(table["Tid"]), correlation=integers(table["CorrID"]),
-    )  # fmt: skip
 
 
 def _recognises(head: bytes) -> bool:

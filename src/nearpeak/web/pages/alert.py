@@ -35,7 +35,10 @@ def build(site: Site, query: Query) -> View:
     changes = sorted(site.store.browsing.changes(ids=list(members)), key=lambda item: -abs(item.effect_ratio))
     series = {item.id: item for item in site.store.browsing.series_by_id([item.series for item in changes])}
     drawn = [series[item] for item in dict.fromkeys(item.series for item in changes) if item in series][:CHARTS]
-    stack = _stack(changes)
+    rows = changes[0].evidence.get("stack") if changes else None
+    stack = (
+        tuple((str(name), str(before), str(after)) for name, before, after in rows) if isinstance(rows, list) else ()
+    )
     wish = again(site, f"/alerts/{number}", drawn, alert)
     blamed = site.store.investigations.attributions(number)
     tables = (
@@ -66,12 +69,6 @@ def _revision(site: Site, changes: Sequence[StoredChange]) -> str:
         return ""
     runs = site.store.browsing.runs_at([changes[0].order_key])
     return next((run.revision.subject for run in runs if run.revision), "")
-
-
-def _stack(changes: Sequence[StoredChange]) -> tuple[tuple[str, str, str], ...]:
-    """Return the components that changed with the first change."""
-    rows = changes[0].evidence.get("stack") if changes else None
-    return tuple((str(name), str(before), str(after)) for name, before, after in rows) if isinstance(rows, list) else ()
 
 
 def _changes(changes: Sequence[StoredChange], series: Mapping[int, Series], roles: Mapping[int, str]) -> Table:
