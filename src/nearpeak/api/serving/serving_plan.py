@@ -265,7 +265,8 @@ def _kernel_times(target: "Same[Target]") -> KernelTimes:
 def _step_table(
     shape: TransformerShape, target: "Same[Target]", layout: ServingLayout, costs: EngineCosts
 ) -> StepTable:
-    return StepTable(Rank(shape, layout, costs), _kernel_times(target))
+    ratio = dict(costs.product_ratio).get(target.held.architecture, 1.0)
+    return StepTable(Rank(shape, layout, costs), _kernel_times(target), ratio)
 
 
 def _target(device: str | Target) -> Target:

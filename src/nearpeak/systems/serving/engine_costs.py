@@ -12,6 +12,8 @@ from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.errors import SpecError
 
 FOLDER = Path(__file__).parent / "engines"
+_TABLES = ("host_ratio", "product_ratio")
+"""Keys that hold a ratio for each architecture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class EngineCosts:
     """Host time of launching one kernel outside a graph."""
     host_prompt_s: float = 0.0
     """Host time that a step with prompts takes beyond others."""
+    hidden_prompt_share: float = 0.0
+    """Share of that time which is spent between launches, and hides behind the kernels as they do."""
     request_s: float = 0.0
     """Time before a request's first step and after its last: tokenisation, HTTP, detokenisation."""
     is_overlapped: bool = False
@@ -70,6 +74,8 @@ class EngineCosts:
     """Likewise of what waiting for the first token adds."""
     host_ratio: tuple[tuple[str, float], ...] = ()
     """Host times over those of a Hopper machine, by architecture of the device, as hosts age with devices."""
+    product_ratio: tuple[tuple[str, float], ...] = ()
+    """Times of products over those of current libraries, by architecture, where the engine's are older."""
     source: str
     """Documents of the habits and what the host times were fitted on."""
 
@@ -132,7 +138,8 @@ def engine_costs(name: str) -> EngineCosts:
         raise SpecError(f"{path.name}: {', '.join(sorted(unknown))} is no key of an engine")
     with reading(path, "engine"):
         stated["graph_sizes"] = tuple(int(size) for size in stated.get("graph_sizes", ()))
-        stated["host_ratio"] = tuple(dict(stated.get("host_ratio", {})).items())
+        for table in _TABLES:
+            stated[table] = tuple((name, float(ratio)) for name, ratio in dict(stated.get(table, {})).items())
         costs = EngineCosts(**{"name": path.stem} | stated)
     for field in fields(EngineCosts):
         value = getattr(costs, field.name)
@@ -152,13 +159,13 @@ def engine_text(costs: EngineCosts) -> str:
     >>> text.splitlines()[1]
     'policy = "vllm"'
     """
-    lines, ratios = [], ""
+    lines, ratios = list[str](), list[str]()
     for field in fields(EngineCosts):
         value = getattr(costs, field.name)
         if field.name == "name" or value == field.default:
             continue
-        if field.name == "host_ratio":
-            ratios = "\n[host_ratio]\n" + "".join(f"{name} = {float(ratio)!r}\n" for name, ratio in value)
+        if field.name in _TABLES:
+            ratios += [f"\n[{field.name}]\n", *(f"{name} = {float(ratio)!r}\n" for name, ratio in value)]
         else:
             lines.append(f"{field.name} = {canonical_json(list(value) if isinstance(value, tuple) else value)}\n")
-    return "".join(lines) + ratios
+    return "".join([*lines, *ratios])

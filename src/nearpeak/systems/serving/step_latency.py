@@ -61,12 +61,13 @@ class StepTable:
     Args:
         rank: the model, its layout and the engine.
         kernel_times: times of cases, all of a table at once.
+        product_ratio: times of the engine's products over these.
     """
 
-    def __init__(self, rank: Rank, kernel_times: KernelTimes) -> None:
+    def __init__(self, rank: Rank, kernel_times: KernelTimes, product_ratio: float = 1.0) -> None:
         """Predict nothing yet: each table is built when the first step needs it."""
         self.rank = rank
-        self._kernel_times = kernel_times
+        self._kernel_times, self._product_ratio = kernel_times, product_ratio
         self._sums: dict[tuple[str, float, float], Any] = {}
         self._foreseen: dict[tuple[str, float, float], None] | None = None
         calls = token_calls(rank, 1, is_prompt=True)
@@ -97,7 +98,9 @@ class StepTable:
         # groups that attend apart have hosts of their own
         sequences = (batch.decode_sequences + batch.prompt_sequences) / self.rank.layout.attention_dp
         host_s = costs.host_step_s + costs.host_sequence_s * sequences
-        host_s += costs.host_prompt_s if batch.prompt_sequences else 0.0
+        if batch.prompt_sequences:
+            launched_s += costs.hidden_prompt_share * costs.host_prompt_s
+            host_s += (1 - costs.hidden_prompt_share) * costs.host_prompt_s
         middle, low, high = _interval(parts)
         time_s = max(middle, launched_s) + host_s
         by_family = dict(zip(FAMILIES, parts[:, 0], strict=True))
@@ -181,6 +184,7 @@ class StepTable:
                     op = call.case.op
                     family = 0 if op in _PRODUCTS else 1 if "attention" in op else 3 if op == "collective" else 2
                     total[family] += call.times * times[call.case]
+                total[0] *= self._product_ratio
         return [self._sums[knot] for knot in knots]
 
     def _calls(self, name: str, first: float, second: float) -> Iterator[StepCall]:

@@ -62,6 +62,23 @@ def test_host_time_adds_for_each_step_sequence_and_prompt():
     assert slow(prompt) - bare(prompt) == pytest.approx(11.1e-3)
 
 
+def test_host_time_of_prompts_hides_behind_kernels_as_far_as_it_lies_between_launches():
+    """Half of 10 ms hides under a step that the device bounds, and adds where launches do."""
+    prompt, half = StepBatch.of_prompt(64), {"host_prompt_s": 1e-2, "hidden_prompt_share": 0.5}
+    bare, hidden = table_of(), table_of(replace(COSTS, **half))
+    assert hidden(prompt) == pytest.approx(bare(prompt) + 5e-3)
+    launched, both = (table_of(replace(COSTS, host_call_s=1e-3, **more)) for more in ({}, half))
+    assert both(prompt) == pytest.approx(launched(prompt) + 1e-2)
+
+
+def test_products_of_an_older_library_take_longer_and_nothing_else():
+    batch = StepBatch.of_decode(4, kv_count=400)
+    plain = table_of().parts_s(batch)
+    older = StepTable(Rank(LLAMA, ServingLayout(), COSTS), by_bytes, 1.5).parts_s(batch)
+    assert older[0] == pytest.approx(1.5 * plain[0])
+    assert older[1:] == pytest.approx(plain[1:])
+
+
 def test_a_mixed_step_has_one_product_over_all_tokens():
     table = table_of()
     decode, prompt = StepBatch.of_decode(8, kv_count=800), StepBatch.of_prompt(100)
