@@ -1,5 +1,6 @@
 """Most tokens per second of an engine that always has requests waiting."""
 
+from math import expm1
 from typing import NamedTuple
 
 from nearpeak.core.systems.step_batch import StepBatch, TimeSource
@@ -28,11 +29,32 @@ def steady_step(sequences: int, input_tokens: int, output_tokens: int) -> StepBa
     >>> steady_step(64, 128, 128).prompt_tokens
     64
     """
-    prompt_tokens = max(1, round(sequences * input_tokens / output_tokens))
+    return _step_with(sequences, sequences / output_tokens, input_tokens, output_tokens)
+
+
+def steady_step_s(step_s: TimeSource, sequences: int, input_tokens: int, output_tokens: int) -> float:
+    """Return the mean time of a step of a steady state: some with prompts, which come at random, and some without.
+
+    >>> round(steady_step_s(lambda batch: 2.0 if batch.prompt_sequences else 1.0, 10, 100, 1000), 5)
+    1.00995
+    """
+    prompts = sequences / output_tokens
+    share = -expm1(-prompts)
+    mixed_s = step_s(_step_with(sequences, prompts / share, input_tokens, output_tokens))
+    if share > 0.99:
+        return mixed_s
+    cached = input_tokens + (output_tokens + 1) // 2
+    decodes = StepBatch.of_decode(sequences, kv_count=sequences * cached)
+    return share * mixed_s + (1 - share) * step_s(decodes._replace(longest_kv=input_tokens + output_tokens))
+
+
+def _step_with(sequences: int, prompts: float, input_tokens: int, output_tokens: int) -> StepBatch:
+    """Return a step of decoding sequences and of so many prompts."""
+    prompt_tokens = max(1, round(prompts * input_tokens))
     cached = input_tokens + (output_tokens + 1) // 2
     return StepBatch(
         prompt_tokens=prompt_tokens, prompt_pairs=prompt_tokens * (input_tokens + 1) // 2,
-        prompt_sequences=max(1, round(sequences / output_tokens)), decode_tokens=sequences, decode_sequences=sequences,
+        prompt_sequences=max(1, round(prompts)), decode_tokens=sequences, decode_sequences=sequences,
         decode_kv=sequences * cached, longest_kv=input_tokens + output_tokens,
     )  # fmt: skip
 
@@ -65,6 +87,6 @@ def best_throughput(
     while size >= 1 and len(sizes) < 12:
         sizes.append(round(size))
         size /= GROWTH
-    rates = [(count / step_s(steady_step(count, input_tokens, output_tokens)), count) for count in sizes]
+    rates = [(count / steady_step_s(step_s, count, input_tokens, output_tokens), count) for count in sizes]
     rate, count = max(rates)
     return Throughput(rate, count, count / rate, most == room and count == most)
