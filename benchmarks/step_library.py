@@ -187,10 +187,10 @@ def ranges(captures: Captures) -> Iterator[tuple[int, int]]:
         yield first, last
         return
     for _ in range(MOST_RANGES):
-        lengths = [first, first + 5] if first + 5 < last else [first]
+        lengths = [first, first + 5, first + 11] if first + 11 < last else [first]  # masks have length × length bits
         piece = captures.piece((1,), lengths)
         end = first
-        if piece is not None and len(lengths) > 1:
+        if piece is not None and len(lengths) > 1 and captures.agree(piece, 1, first + 2):
             end = _last_of(partial(captures.agree, piece, 1), lengths[-1], last, captures.name)
         yield first, end
         first = end + 1
@@ -204,12 +204,11 @@ def _last_of(holds: Callable[[int], bool], first: int, last: int, name: str) -> 
     if holds(last):
         return last
     stated = {value + step for value in _integers(MODELS[name].config) for step in (-2, -1, 0, 1)}
-    for length in sorted((one for one in stated if first <= one < last), reverse=True):
-        if holds(length):
-            if not holds(length + 1):
-                return length
-            first = length
-            break
+    marks = sorted({first, last, *(one for one in stated if first < one < last)})
+    while len(marks) > 2:
+        middle = len(marks) // 2
+        marks = marks[middle:] if holds(marks[middle]) else marks[: middle + 1]
+    first, last = marks
     while last - first > 1:
         middle = (first + last) // 2
         first, last = (middle, last) if holds(middle) else (first, middle)
