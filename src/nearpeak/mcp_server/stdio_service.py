@@ -75,6 +75,27 @@ def server_of(root: Path, *, may_run: bool) -> ToolServer:
     return server
 
 
+def schema_text(server: ToolServer, *, json: bool) -> str:
+    """Return the tools of a server with what each takes, for clients that speak another protocol."""
+    import asyncio
+
+    from nearpeak.base.canonical_json import canonical_json
+
+    tools_of = asyncio.run(server.list_tools())
+    if json:
+        rows = [[tool.name, tool.description, tool.input_schema] for tool in tools_of]
+        return canonical_json([dict(zip(("name", "description", "schema"), row, strict=True)) for row in rows]) + "\n"
+    blocks = []
+    for tool in tools_of:
+        needed = tool.input_schema.get("required", [])
+        taken = [
+            f"  {name}{'' if name in needed else ' (optional)'}: {field.get('description', field.get('type', ''))}\n"
+            for name, field in tool.input_schema["properties"].items()
+        ]
+        blocks.append(f"{tool.name}: {tool.description}\n{''.join(taken)}")
+    return "\n".join(blocks)
+
+
 def _refusing(function: Any) -> Any:
     """Return a tool of the same schema that says how to permit it."""
     from functools import wraps

@@ -32,13 +32,26 @@ def commands(group, path=()):
             yield (*path, name), command
 
 
-def test_every_command_with_json_has_text_too():
+def test_every_command_has_text_and_json():
     options = {
         path: {option for parameter in command.params for option in parameter.opts}
         for path, command in commands(typer.main.get_command(application()))
     }
-    assert len([path for path, names in options.items() if "--json" in names]) > 30
-    assert [path for path, names in options.items() if "--json" in names and "--text" not in names] == []
+    assert len(options) > 60
+    assert [path for path, names in options.items() if not {"--json", "--text"} <= names] == []
+
+
+def test_commands_that_say_what_they_did_say_it_as_json_too(run, tmp_path):
+    words = ("export", *GEMM, "--to", str(tmp_path / "kernels"))
+    code, out, err = run(*words, "--json")
+    assert (code, err) == (0, "")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"message": f"wrote 1 of 1 case below {tmp_path / 'kernels'}"}
+    ]
+    code, out, err = run("export", *GEMM, "--json")
+    assert (code, out) == (2, "")
+    assert err.startswith("nearpeak: export: --to is missing")
+    assert run(*words, "--json", "--text")[0] == 2
 
 
 def test_no_command_decides_by_itself_what_it_prints():

@@ -84,8 +84,12 @@ def ci(
 
 def _nearpeak(*words: str) -> int:
     """Return the exit code of another command of nearpeak, which prints text into the job's log."""
-    sys.stdout.flush()
-    return subprocess.run([sys.executable, "-m", "nearpeak", *words, "--text"], check=False).returncode
+    command = [sys.executable, "-m", "nearpeak", *words, "--text"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout or ():
+            sys.stdout.write(line)
+            sys.stdout.flush()
+    return child.returncode
 
 
 def _kept(event: "PipelineEvent") -> tuple[str, ...]:
