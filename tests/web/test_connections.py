@@ -171,6 +171,11 @@ def test_metrics_are_what_prometheus_reads(made_up):
     assert samples["nearpeak_store_rows", "run"] == runs
     assert samples["nearpeak_request_duration_seconds_count", "404"] == 1
     assert samples["nearpeak_connections_closed_total", "late"] == 0
+    assert samples["nearpeak_series_left_out",] == 0
+    times = {key[1:]: value for key, value in samples.items() if key[0] == "nearpeak_time_seconds"}
+    reached = {key[1:]: value for key, value in samples.items() if key[0] == "nearpeak_attained_ratio"}
+    assert len(times) >= len(reached) > 0
+    assert all(0 < value <= 1 for value in reached.values())
     assert {"nearpeak_alerts", "nearpeak_farm_jobs", "nearpeak_farm_queued_seconds"} <= {name for name, *_ in samples}
 
 

@@ -10,12 +10,16 @@ from prometheus_client import Counter as Count
 from prometheus_client.core import GaugeMetricFamily
 
 from nearpeak.farm.farm_status import overview
+from nearpeak.history.series_state import standings
 from nearpeak.web.site import Site
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Media type of the text format of Prometheus."""
 LATE, STALLED, CROWDED, MALFORMED = GIVEN_UP = ("late", "stalled", "crowded", "malformed")
 """Reasons for giving up a connection: it sends or reads too slowly, too many are open, it does not speak HTTP."""
+MOST_SERIES = 500
+"""Series of times that the metrics show; how many there are more is a metric, too."""
+_LABELS = ("case", "device", "testbed", "branch", "series")
 _BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -75,11 +79,28 @@ class _StoreMetrics:
         newest, _ = store.browsing.runs(limit=1)
         started_s = {"": newest[0].started_ns / 1e9} if newest else {}
         yield _gauge("nearpeak_newest_run_timestamp_seconds", "Start of the newest run", "", started_s)
+        yield from self._series()
         farm = overview(store)
         yield _gauge("nearpeak_farm_jobs", "Jobs of the farm by state", "state", farm["jobs"])
         services = Counter("away" if row["is_away"] else row["service"] for row in farm["devices"])
         yield _gauge("nearpeak_farm_devices", "Devices of the farm by service", "service", services)
         yield _gauge("nearpeak_farm_queued_seconds", "Expected device time of queued jobs", "", {"": farm["queued_s"]})
+
+    def _series(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the newest time of each series, and which part of its device's peak it reaches."""
+        found = self._site.store.browsing.series("", {"metric": "time"}, limit=MOST_SERIES, offset=0)
+        times = GaugeMetricFamily("nearpeak_time_seconds", "Newest time of a series", labels=_LABELS)
+        reached = GaugeMetricFamily("nearpeak_attained_ratio", "Least possible time over newest time", labels=_LABELS)
+        for state in standings(self._site.store, found.rows, predicted=False):
+            series = state.series
+            labels = (series.label, series.device, series.testbed.name, series.branch, str(series.id))
+            for family, value in ((times, state.value), (reached, state.attained_ratio)):
+                if value is not None:
+                    family.add_metric(labels, value)
+        yield times
+        yield reached
+        left_out = {"": found.total_count - len(found.rows)}
+        yield _gauge("nearpeak_series_left_out", "Series of times beyond those shown", "", left_out)
 
 
 _TABLES = ("run", "series", "measurement", "revision", "change_point", "alert")
