@@ -34,16 +34,19 @@ class Row(NamedTuple):
 
 
 def measure() -> Iterator[Figure]:
-    """Yield medians over the deployments that the host time per request was not fitted on."""
+    """Yield medians over all deployments, each half with the host time per request that suits the other half best."""
     if not ROWS.is_file():
         return
-    pairs = deployments()
-    fitted, held = pairs[::2], pairs[1::2]
-    request_s = min(REQUEST_S, key=lambda value: np.median(errors(fitted, value)[:, 0]))
-    rate, p99 = np.median(errors(held, request_s), axis=0)
-    yield Figure(name="triton_request_seconds", value=request_s, unit="s", bar="", passed=True)
-    yield Figure(name="triton_throughput_error", value=float(rate), unit="", bar="<= 0.15", passed=rate <= 0.15)
-    yield Figure(name="triton_p99_error", value=float(p99), unit="", bar="<= 0.2", passed=p99 <= 0.2)
+    halves, held, chosen = [deployments()[start::2] for start in (0, 1)], [], []
+    for fitted, others in (halves, halves[::-1]):
+        chosen.append(min(REQUEST_S, key=lambda value, rows=fitted: np.median(errors(rows, value)[:, 0])))  # type: ignore[misc]
+        held.append(errors(others, chosen[-1]))
+        print(f"  {len(others)} deployments, {1e6 * chosen[-1]:.0f} us per request by the others: median errors of "
+              f"throughput and p99 {np.round(np.median(held[-1], axis=0), 3).tolist()}", flush=True)  # fmt: skip
+    rate, p99 = np.median(np.concatenate(held), axis=0)
+    yield Figure(name="triton_request_seconds", value=float(np.mean(chosen)), unit="s", bar="", passed=True)
+    yield Figure(name="triton_throughput_error", value=float(rate), unit="", bar="<= 0.15", passed=bool(rate <= 0.15))
+    yield Figure(name="triton_p99_error", value=float(p99), unit="", bar="<= 0.2", passed=bool(p99 <= 0.2))
 
 
 def deployments() -> list[tuple[list[Row], list[Row]]]:

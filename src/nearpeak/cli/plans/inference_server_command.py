@@ -35,7 +35,7 @@ def inference_server(
     on: str = typer.Option("", "--on", help="Device that captured steps are predicted for, also a MIG part."),
     rate: str = typer.Option("", "--rate", help="Poisson arrivals of requests, e.g. 800/s."),
     stream: list[str] = _STREAMS,
-    items: int = typer.Option(1, "--items", min=1, max=65_536, help="Items of a request."),
+    items: int = typer.Option(1, "--items", min=1, max=1_000_000, help="Items of a request."),
     slo: str = typer.Option("", "--slo", help="Limit of the 99th percentile, p99=20ms."),
     share: str = _SHARE,
     devices: int = typer.Option(1, "--devices", min=1, max=1024, help="Devices with instances."),

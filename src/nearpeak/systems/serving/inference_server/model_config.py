@@ -9,8 +9,9 @@ from nearpeak.errors import SpecError
 from nearpeak.systems.serving.inference_server.text_proto import Field, Message, Word, line_of, parse_proto, proto_text
 
 _EMPTY = Message()
-MOST_BATCH, MOST_INSTANCES, MOST_DELAY_S = 65_536, 1_024, 3_600.0
-"""Items of a batch, instances of a device and queue delay beyond which a configuration is taken for damaged."""
+MOST_BATCH, MOST_INSTANCES, MOST_DELAY_S = 1_000_000, 1_024, 3_600.0
+"""Items of a batch, instances of a device and queue delay beyond which a configuration is taken for damaged; batches of
+131,072 items are served (recommenders of NVIDIA/DeepLearningExamples)."""
 MOST_NAME = 255
 """Characters of a model's name, which is that of a folder."""
 _BATCHING = ("preferred_batch_size", "max_queue_delay_microseconds")
@@ -81,7 +82,7 @@ class ModelConfig:
             ("queue delay in seconds", _BATCHING[1], self.queue_delay_s, 0, MOST_DELAY_S),
         ):
             if not least <= value <= most:
-                raise FieldError(f"{self.words}: {what} is {value:g}; {least} to {most:g} is right", name)
+                raise FieldError(f"{self.words}: {what} is {value:g}; {least} to {most:.10g} is right", name)
         wrong = [size for size in self.preferred_count if not 1 <= size <= self.most_batch_count]
         if wrong:
             raise FieldError(

@@ -127,8 +127,8 @@ def test_cut_and_damaged_texts_raise_nothing_else():
 @pytest.mark.parametrize(("text", "message"), [
     ('name: "net"\nmax_batch_size: 8\ndynamic_batching { preferred_batch_size: [16] }',
      "config.pbtxt: model 'net': preferred_batch_size 16 lies outside 1 to max_batch_size 8 (line 3)"),
-    ('# max_batch_size\nname: "net"\nmax_batch_size: 70000',
-     "config.pbtxt: model 'net': max_batch_size is 70000; 0 to 65536 is right (line 3)"),
+    ('# max_batch_size\nname: "net"\nmax_batch_size: 7000000',
+     "config.pbtxt: model 'net': max_batch_size is 7e+06; 0 to 1000000 is right (line 3)"),
     (f'name: "net"\nmax_batch_size: {"9" * 400}', "99999999' where a number of at most 32 characters"),
     ('name: "net"\ndynamic_batching: 5', "dynamic_batching is a value; a message in braces is right (line 2)"),
     ('name: "net"\nensemble_scheduling { }', "config.pbtxt: ensemble_scheduling has no step"),
@@ -146,7 +146,7 @@ def test_a_wrong_file_is_named_with_line_or_field(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ('name: "a" max_batch_size: 99999999999999999999', "max_batch_size is 1e\\+20; 0 to 65536"),
+    ('name: "a" max_batch_size: 99999999999999999999', "max_batch_size is 1e\\+20; 0 to 1000000"),
     ('name: "a" instance_group { count: 1000000000 }', "instances is 1e\\+09; 1 to 1024"),
     ('name: "a" dynamic_batching { max_queue_delay_microseconds: 10000000000000 }', "queue delay in seconds is 1e"),
     (" " * (1 << 20) + "a", "has 1,048,577 characters"),
