@@ -98,7 +98,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         )
     final = chain[0] if chosen is None else with_batching(
         chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
-        queue_delay_s=chosen.queue_delay_s,
+        queue_delay_s=chosen.queue_delay_s, device_count=chosen.device_count,
     )  # fmt: skip
     return PlannedServer(
         models=tuple(config.name for config in chain), setting=_setting(chain[0], question.device_count),
@@ -240,13 +240,13 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
     """
     most = max(config.most_batch_count, 1)
     sizes = sorted({size for size in (1, 2, 4, 8, 16, 32, 64, 128) if question.item_count <= size < most} | {most})
-    grid = [
-        with_batching(config, instances=count, most_batch=size, queue_delay_s=delay_s)
-        for count, size, delay_s in product(INSTANCES, sizes, DELAYS_S) if size > 1 or not delay_s
-    ]  # fmt: skip
     arrivals, looked, error = _arrivals(question.rate_per_s, question.seed), 0, None
     assert question.limit_s is not None
     for devices in DEVICES:
+        grid = [
+            with_batching(config, instances=count, most_batch=size, queue_delay_s=delay_s, device_count=devices)
+            for count, size, delay_s in product(INSTANCES, sizes, DELAYS_S) if size > 1 or not delay_s
+        ]  # fmt: skip
         able = [one for one in grid if _capacity(replace(question, device_count=devices), [one]) > question.rate_per_s]
         looked += len(able)
 
@@ -258,7 +258,7 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
         except SpecError as problem:
             error = problem
         else:
-            return replace(_setting(best, devices), device_count=devices), tail, looked
+            return _setting(best, devices), tail, looked
     raise SpecError(f"{error}, on {DEVICES[-1]} devices")
 
 

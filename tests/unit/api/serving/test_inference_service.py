@@ -66,6 +66,17 @@ def test_the_cheapest_setting_is_written_and_latency_grows_with_load(tmp_path):
     assert read_model_config(out).most_batch_count == found["cheapest"]["most_batch_count"]
 
 
+def test_a_rate_beyond_the_named_device_is_given_more_of_them(tmp_path):
+    """Four devices of 500/s each carry 1,500/s; the configuration that is written names them."""
+    out = tmp_path / "best.pbtxt"
+    text = CONFIG.replace("max_batch_size: 16", "max_batch_size: 1").replace("KIND_GPU", "KIND_GPU gpus: [ 2 ]")
+    found = json.loads(plan(tmp_path, "--times", "1=2ms", "--rate", "1500/s", "--slo", "p99=20ms", "--out", str(out),
+                            "--json", text=text))  # fmt: skip
+    assert found["setting"]["device_count"] == 1
+    assert found["cheapest"]["device_count"] == 4
+    assert read_model_config(out).device_numbers == (0, 1, 2, 3)
+
+
 def test_streams_miss_deadlines_that_are_shorter_than_a_batch(tmp_path):
     text = plan(tmp_path, "--times", "1=5ms,16=20ms", "--stream", "front=30/s:50ms", "--stream", "rear=30/s:4ms",
                 "--text")  # fmt: skip

@@ -218,9 +218,16 @@ def model_config_text(config: ModelConfig) -> str:
     return proto_text(fields)
 
 
-def with_batching(config: ModelConfig, *, instances: int, most_batch: int, queue_delay_s: float) -> ModelConfig:
-    """Return a configuration with other instances, batches and delay, and without preferred sizes."""
+def with_batching(
+    config: ModelConfig, *, instances: int, most_batch: int, queue_delay_s: float, device_count: int = 0
+) -> ModelConfig:
+    """Return a configuration with other instances, batches and delay, and without preferred sizes.
+
+    Args:
+        device_count: devices in place of those that the configuration names, where it names some; 0 for the same.
+    """
+    numbers = tuple(range(device_count)) if device_count and config.device_numbers else config.device_numbers
     return replace(
         config, instance_count=instances, most_batch_count=most_batch, queue_delay_s=queue_delay_s, preferred_count=(),
-        has_dynamic_batching=True,
+        has_dynamic_batching=True, device_numbers=numbers,
     )  # fmt: skip
