@@ -18,6 +18,8 @@ REGISTRIES = (
 """Folders of one file per thing, where the name of the thing is the stem of its file."""
 FIELD_TERMS = {"embedding", "family", "finding", "learning", "lowering", "ranking", "rounding", "sampling", "timing"}
 """Nouns of the field that end like a gerund, a participle or an adverb."""
+BLANK_NAMES, MOST_BLANK_NAMES = {"found", "one", "own", "given", "asked", "kept", "said", "told"}, 440
+"""Local names that do not say what they hold; their number only falls."""
 QUESTIONS = ("What ", "Which ", "How ", "Whether ", "Who ", "Why ", "Where ", "When ")
 
 
@@ -55,6 +57,15 @@ def test_module_names_are_nouns_of_the_field():
 def test_no_module_starts_with_a_question():
     lines = {place(file): file.read_text(encoding="utf-8").split("\n", 1)[0] for file in modules()}
     assert [f"{name}: {line}" for name, line in lines.items() if line.removeprefix('"""').startswith(QUESTIONS)] == []
+
+
+def test_local_names_say_what_they_hold():
+    counts = Counter()
+    for file in modules():
+        for node in nodes(file.read_text(encoding="utf-8")):
+            is_local = isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+            counts[place(file)] += is_local and (node.arg if isinstance(node, ast.arg) else node.id) in BLANK_NAMES
+    assert sum(counts.values()) <= MOST_BLANK_NAMES, counts.most_common(20)
 
 
 def hops(source: str) -> list[str]:

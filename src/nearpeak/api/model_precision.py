@@ -293,9 +293,9 @@ def training_precision(
         PrecisionRow(
             precision=name, weight_bytes=None, activation_bytes=None, times=(),
             trained=tuple(
-                Accuracy(right_ratio=tuple(one["right_ratio"]), control_ratio=tuple(one["control_ratio"]),
-                         trained=one["trained"])
-                for one in accuracies
+                Accuracy(right_ratio=tuple(accuracy["right_ratio"]), control_ratio=tuple(accuracy["control_ratio"]),
+                         trained=accuracy["trained"])
+                for accuracy in accuracies
             ),
         )
         for name, accuracies in found.items()
@@ -313,4 +313,4 @@ def trained_record(path: str, options: dict[str, Any], source: str, **arguments:
 
     del path, options  # of the process
     found = trained_accuracies(source, **arguments)
-    return {name: [dataclasses.asdict(one) for one in accuracies] for name, accuracies in found.items()}
+    return {name: [dataclasses.asdict(accuracy) for accuracy in accuracies] for name, accuracies in found.items()}

@@ -154,7 +154,12 @@ def _record(torch: Any, module: Any) -> dict[str, Any]:
             "attributes": bound.attributes,
         })  # fmt: skip
     last = next(node for node in reversed(graph.nodes) if node.op == "output")
-    return {"nodes": nodes, "tensors": tensors, "stored": stored, "results": [one.name for one in last.all_input_nodes]}
+    return {
+        "nodes": nodes,
+        "tensors": tensors,
+        "stored": stored,
+        "results": [source.name for source in last.all_input_nodes],
+    }
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -167,7 +172,7 @@ def _bound(node: Any) -> _Bound:
     """Return the tensors of a node in the order of its operator's schema, and its other arguments by name."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        return _Bound([one.name for one in node.all_input_nodes], {})
+        return _Bound([source.name for source in node.all_input_nodes], {})
     inputs, attributes = list[str](), dict[str, Any]()
     for place, argument in enumerate(schema.arguments):
         usual = argument.default_value if argument.has_default_value() else None

@@ -59,8 +59,11 @@ def remedy_of(opportunities: Sequence[Opportunity], cause: str) -> Opportunity |
 
     A larger batch answers another question: it lengthens the step.
     """
-    candidates = sorted((one for one in opportunities if one.kind != "batch"), key=lambda one: -one.gain_s)
-    related = [one for one in candidates if one.kind in _REMEDIES.get(cause, ())]
+    candidates = sorted(
+        (opportunity for opportunity in opportunities if opportunity.kind != "batch"),
+        key=lambda opportunity: -opportunity.gain_s,
+    )
+    related = [candidate for candidate in candidates if candidate.kind in _REMEDIES.get(cause, ())]
     if not candidates or (related and related[0].gain_s * _MUCH_RATIO >= candidates[0].gain_s):
         return related[0] if related else None
     return candidates[0]

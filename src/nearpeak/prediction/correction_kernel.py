@@ -18,7 +18,7 @@ _BLOCK = 512
 """Rows whose ranges and leaves stay in a core's first cache."""
 _TREES = 4
 """Trees that are walked together, so that sums are loaded and stored once for all of them."""
-_LOWEST, _HIGHEST = (int(np.ceil(abs(one) / UNIT) * np.sign(one)) for one in LIMITS)
+_LOWEST, _HIGHEST = (int(np.ceil(abs(limit) / UNIT) * np.sign(limit)) for limit in LIMITS)
 """Sums of leaves from which on a bound holds."""
 
 

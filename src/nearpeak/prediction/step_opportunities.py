@@ -92,7 +92,11 @@ def opportunity(
 
 def ordered(candidates: Sequence[Opportunity]) -> tuple[Opportunity, ...]:
     """Return the changes that gain enough, largest first; larger batches last, as the step itself gets no shorter."""
-    worth = [one for one in candidates if one.before_s and one.gain_s >= SMALLEST_GAIN_RATIO * one.before_s]
+    worth = [
+        candidate
+        for candidate in candidates
+        if candidate.before_s and candidate.gain_s >= SMALLEST_GAIN_RATIO * candidate.before_s
+    ]
     return tuple(sorted(worth, key=lambda one: (one.kind == "batch", -one.gain_s, one.title))[:MOST])
 
 

@@ -28,7 +28,7 @@ def answer_blocks(analysis: Analysis) -> Iterator[Block]:
     if warning := _missing(analysis, first):
         yield Text(warning, "strong bad")
     room = max(1, (_LINES - min(len(analysis.targets), SHOWN_TARGETS)) // 2)
-    if any(one.before_s for one in first.opportunities):
+    if any(opportunity.before_s for opportunity in first.opportunities):
         yield _opportunities(first.opportunities, items, min(room, SHOWN_OPPORTUNITIES))
 
 

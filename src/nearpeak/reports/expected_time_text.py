@@ -106,7 +106,7 @@ def to_json(analysis: Analysis) -> str:
             {
                 "workload": analysis.name, "step": analysis.step, "target": target.target,
                 "bound_s": target.unfused_s, "covered": analysis.covered_count, "execution": analysis.execution,
-                "executions": [RECORDS.plain(one) for one in target.executions],
+                "executions": [RECORDS.plain(execution) for execution in target.executions],
                 "prediction": None if target.prediction is None else RECORDS.plain(target.prediction),
             }
         )

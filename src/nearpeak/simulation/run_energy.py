@@ -99,7 +99,7 @@ def _with_known_energy(power: Power, target: Target, stock: Target, dtype: str) 
     energy = expected_energy(target, unit, dtype)
     if energy is None or is_jetson(target):
         return power
-    reached = next(one.value for one in used.coefficients if one.name == "tensor_ratio")
+    reached = next(coefficient.value for coefficient in used.coefficients if coefficient.name == "tensor_ratio")
     documented = min(clock_hz(target, unit) / target.clock_hz, 1.0)
     clock = burst_clock(reached * documented, headroom(stock, unit) * documented, energy)
     straight = AT_REST_RATIO + (1 - AT_REST_RATIO) * clock

@@ -64,7 +64,7 @@ class OptunaSearch:
         """Return a trial with its places in the order of the values, so that the sampler sees neighbours."""
         trial = self._study.ask()
         parameters = self._legal.space.parameters
-        return trial, [trial.suggest_int(one.name, 0, len(one.settings) - 1) for one in parameters]
+        return trial, [trial.suggest_int(parameter.name, 0, len(parameter.settings) - 1) for parameter in parameters]
 
     def tell(self, index: int, *scores: float) -> None:
         """Take what a configuration reached, infinite where it failed; what was proposed gets it too."""

@@ -121,7 +121,7 @@ def _recorded(time: Any, samples: Iterable[Any], unit_s: float) -> RecordedTimes
     """Return times in seconds; caches of kernel_tuner state a failure in place of the time."""
     if not isinstance(time, int | float):
         return RecordedTimes(time_s=inf, samples_s=(), note=str(time))
-    samples_s = tuple(float(one) * unit_s for one in samples)
+    samples_s = tuple(float(sample) * unit_s for sample in samples)
     if not 0 < time < inf or not all(0 < one < inf for one in samples_s):
         return RecordedTimes(time_s=inf, samples_s=(), note=f"its time {shown(time)} is no time")
     return RecordedTimes(time_s=time * unit_s, samples_s=samples_s)

@@ -107,7 +107,7 @@ class Codec:
         elif origin in (Union, UnionType):
             made = self._union(arguments)
         elif origin is tuple and arguments[-1] is not ...:
-            made = fixed_converter([self.converter(one) for one in arguments])
+            made = fixed_converter([self.converter(argument) for argument in arguments])
         elif isinstance(origin, type) and issubclass(origin, Mapping):
             made = mapping_converter(self.converter(arguments[1]))
         elif isinstance(origin, type) and issubclass(origin, Sequence):

@@ -84,7 +84,9 @@ class TuningSpace:
         for parameter in self.parameters:
             value = named[parameter.name]
             same = [
-                one for one in parameter.settings if one == value and isinstance(one, bool) == isinstance(value, bool)
+                setting
+                for setting in parameter.settings
+                if setting == value and isinstance(setting, bool) == isinstance(value, bool)
             ]
             if not same:
                 given = ", ".join(map(str, parameter.settings))

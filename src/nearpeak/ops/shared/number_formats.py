@@ -300,6 +300,6 @@ _ROWS: tuple[Format, ...] = (
     _row("fp6_e3m2", 3, 2, nan="none"), _row("fp4_e2m1", 2, 1, nan="none"),
     *INTS.values(),
 )  # fmt: skip
-FORMATS: Mapping[str, Format] = {one.name: one for one in _ROWS}
+FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}
 """Formats by name. Sources: IEEE 754-2019; OCP 8-bit Floating Point 1.0 and Microscaling Formats 1.0; Noune et al. 2022
 (arXiv:2206.02915) for those without negative zero; NVIDIA A100 whitepaper for TF32."""

@@ -23,11 +23,13 @@ from nearpeak.prediction.power.product_energy import generation_energy, scales_b
 from nearpeak.prediction.product_units import unit_of
 
 _LAUNCH, _TENSOR, _CLOCK, _BALANCED, _DRAM = (
-    [one.name for one in COEFFICIENTS].index(name)
+    [coefficient.name for coefficient in COEFFICIENTS].index(name)
     for name in ("launch_s", "tensor_ratio", "clock_ratio", "balanced_elements", "dram_ratio")
 )
 _RATE = [_TENSOR, _CLOCK]
-_OF_TABLE = [[one.name for one in COEFFICIENTS].index(name) for name in ("far_ratio", "unaligned_ratio")]
+_OF_TABLE = [
+    [coefficient.name for coefficient in COEFFICIENTS].index(name) for name in ("far_ratio", "unaligned_ratio")
+]
 """Coefficients that tell sessions of one table apart, not devices: docs/lab/products_unseen.md."""
 _LEAST_READ = 0.7
 """Share of the memory rate that products of NVIDIA's other devices, and norms on all, exceed: less is of kernels."""
@@ -37,13 +39,13 @@ _BLOCKS_COST = 1.41
 _LEAST_READ_SINGLE = 0.6
 """Share of the memory rate that products without scales of blocks exceed on all devices: 0.61 on the MI100."""
 _PACED = [
-    [one.name for one in COEFFICIENTS].index(name)
+    [coefficient.name for coefficient in COEFFICIENTS].index(name)
     for name in (
         "tile_start_s", "split_s", "step_s", "grid_ramp_s", "quantise_s", "quantise_row_s", "quantise_ramp_s", "pad_s",
     )
 ]  # fmt: skip
 """Waits that are a number of clocks: of barriers, pipelines and short kernels."""
-_KEPT = [one.name for one in COEFFICIENTS].index("quantise_residency_ratio")
+_KEPT = [coefficient.name for coefficient in COEFFICIENTS].index("quantise_residency_ratio")
 _LITTLE = 1e-6
 """Least value in a geometric mean."""
 _ISSUED, _LANES_FLOP = 0.8, 256

@@ -41,7 +41,7 @@ _ALIKE = {
 _LAST = ("fp8_tensor", "bf16", "fp8_block", "fp32")
 
 
-_LAUNCH = [one.name for one in COEFFICIENTS].index("launch_s")
+_LAUNCH = [coefficient.name for coefficient in COEFFICIENTS].index("launch_s")
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:

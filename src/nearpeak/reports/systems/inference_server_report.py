@@ -91,8 +91,8 @@ def _streams(planned: PlannedServer) -> Iterator[Block]:
     ):
         if rows:
             cells = [
-                (one.name, one.rate_per_s, one.p50_s, one.p99_s, one.deadline_s,
-                 None if one.deadline_s is None else one.missed_ratio) for one in rows
+                (row.name, row.rate_per_s, row.p50_s, row.p99_s, row.deadline_s,
+                 None if row.deadline_s is None else row.missed_ratio) for row in rows
             ]  # fmt: skip
             heads = columns("name", "#per s", "#p50_s|p50", "#p99_s|p99", "#deadline_s|deadline", "#missed_ratio|late")
             yield Table(columns=heads, rows=[(cell[0], f"{cell[1]:g}", *cell[2:]) for cell in cells], name=name,

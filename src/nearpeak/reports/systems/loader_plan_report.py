@@ -76,7 +76,10 @@ def _blocks(answer: LoaderAnswer) -> Iterator[Block]:
     if answer.replays:
         yield Table(
             columns=columns("#workers", "#epoch_s|epoch", "#stall_s|stalled", "#held_s|head of line"), name="replay",
-            rows=[(found.worker_count, found.epoch_s, found.stall_s, found.head_of_line_s) for found in answer.replays],
+            rows=[
+                (replay.worker_count, replay.epoch_s, replay.stall_s, replay.head_of_line_s)
+                for replay in answer.replays
+            ],
             caption="Replay of recorded times: head of line is waiting while a later batch is ready",
         )  # fmt: skip
     yield Details("Causes per batch, formulas, grounds (--why)", tuple(_why(answer)))
