@@ -134,7 +134,11 @@ class StudyJournal:
     def _append(self, row: Mapping[str, Any]) -> None:
         self.is_stated = "study" in row
         if self._file is not None and self.path is not None:
-            append_whole(self._file, (json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n").encode(), self.path)
+            append_whole(
+                self._file,
+                (json.dumps(row, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n").encode(),
+                self.path,
+            )
 
 
 def _sound_trial(trial: Trial, where: str) -> Trial:

@@ -1,4 +1,4 @@
-"""What a rank loses to its collectives over replicas, which run on under the passes of its other model chunks."""
+"""Time that a rank loses to its collectives over replicas, which run on under the passes of its other model chunks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
