@@ -130,7 +130,7 @@ def calibrate_engine(
     Raises:
         SpecError: there are fewer latencies than scalars, or the model does not fit the device.
     """
-    start = replace(engine_costs(engine).beside(target.architecture), host_ratio=())
+    start = replace(engine_costs(engine).beside(target.architecture), host_ratio=(), spread_ratio=())
     measured = [(f"{point.name}: {name}", value) for point in points
                 for name, value in (("ttft", point.ttft_s), ("tpot", point.tpot_s)) if value is not None]  # fmt: skip
 

@@ -224,7 +224,7 @@ def _planned(
     inputs, outputs = question.mean_lengths()
     count = max(round((best.rate_per_s or rate_per_s) / one.replica_count * served_s), 1)
     step = StepBatch.of_decode(count, kv_count=round(count * (inputs + outputs / 2)))
-    seconds, wider = source.seconds(step), math.log(question.costs.composition_ratio)
+    seconds, wider = source.seconds(step), math.log(source.rank.costs.composition_ratio)
     if isinstance(service, PooledService):
         power_w = pooled_power_w(service, service.both(rate_per_s, question.seeds[0]))
     else:

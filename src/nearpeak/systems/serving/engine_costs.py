@@ -12,7 +12,7 @@ from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.errors import SpecError
 
 FOLDER = Path(__file__).parent / "engines"
-_TABLES = ("host_ratio", "product_ratio")
+_TABLES = ("host_ratio", "product_ratio", "spread_ratio")
 """Keys that hold a ratio for each architecture."""
 
 
@@ -76,6 +76,8 @@ class EngineCosts:
     """Host times over those of a Hopper machine, by architecture of the device, as hosts age with devices."""
     product_ratio: tuple[tuple[str, float], ...] = ()
     """Times of products over those of current libraries, by architecture, where the engine's are older."""
+    spread_ratio: tuple[tuple[str, float], ...] = ()
+    """`composition_ratio` on architectures that the engine's versions were not tuned for."""
     source: str
     """Documents of the habits and what the host times were fitted on."""
 
@@ -85,6 +87,7 @@ class EngineCosts:
         return replace(
             self, host_step_s=self.host_step_s * ratio, host_sequence_s=self.host_sequence_s * ratio,
             host_call_s=self.host_call_s * ratio, host_prompt_s=self.host_prompt_s * ratio,
+            composition_ratio=dict(self.spread_ratio).get(architecture, self.composition_ratio),
         )  # fmt: skip
 
     def engine(

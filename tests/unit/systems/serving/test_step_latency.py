@@ -79,6 +79,14 @@ def test_products_of_an_older_library_take_longer_and_nothing_else():
     assert older[1:] == pytest.approx(plain[1:])
 
 
+def test_an_architecture_that_an_engine_was_not_tuned_for_is_slower_and_less_sure():
+    costs = replace(COSTS, host_step_s=1e-3, composition_ratio=1.2, host_ratio=(("cdna3", 2.0),),
+                    spread_ratio=(("cdna3", 2.2),))  # fmt: skip
+    assert costs.beside("cdna3").host_step_s == pytest.approx(2e-3)
+    assert costs.beside("cdna3").composition_ratio == pytest.approx(2.2)
+    assert costs.beside("hopper").composition_ratio == pytest.approx(1.2)
+
+
 def test_a_mixed_step_has_one_product_over_all_tokens():
     table = table_of()
     decode, prompt = StepBatch.of_decode(8, kv_count=800), StepBatch.of_prompt(100)
