@@ -4,7 +4,7 @@ import pytest
 from tests.unit.reports.test_step_headline import LONG, chain
 
 import nearpeak
-from nearpeak.core.answers.size_grid import GridAnswer, StepGrid
+from nearpeak.core.answers.size_grid import GridAnswer, SizeGrid
 from nearpeak.reports import render
 from nearpeak.reports.analysis import html
 
@@ -31,7 +31,7 @@ def grid_of_two_targets():
         GridAnswer((place + 1) * 1e-3, (place + 1) * 2e-3, 1e-3, 3e-3, 1000.0 * (place + 1), place != 3)
         for place in range(7)
     )
-    return StepGrid(
+    return SizeGrid(
         noun="token", length_name="Cached positions", batches=(1, 8), lengths=(512, 4096),
         formats=("bf16", "fp8 weights"), own=(1, 0, 0), answers=((*answers, None), (None, *answers)),
     )  # fmt: skip

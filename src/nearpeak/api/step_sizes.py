@@ -8,11 +8,11 @@ from typing import Any
 from nearpeak.api.questions import analyze
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.answers.items import items_of, kv_of, sequence_of
-from nearpeak.core.answers.size_grid import GridAnswer, StepGrid
+from nearpeak.core.answers.size_grid import GridAnswer, SizeGrid
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.judgement.step_answer import expected_of
 
 BATCHES = (1, 8, 64)
@@ -32,7 +32,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
 def step_grid(
     model: str, options: CaptureOptions, targets: Sequence[Target], policy: Policy = Policy(), *, execution: str = "",
     software: str = "best",
-) -> StepGrid | None:  # fmt: skip
+) -> SizeGrid | None:  # fmt: skip
     """Return the answers of a named model at other sizes and in other formats; none where its step is not shipped.
 
     Sizes beyond the shipped step, and formats that a target does not take, have no answer.
@@ -64,7 +64,7 @@ def step_grid(
         step = shipped_step(model, changed)
         for place, target in enumerate(targets):
             answers[place].append(None if step is None else _answer(step, target, policy, execution, software))
-    return StepGrid(
+    return SizeGrid(
         noun=items_of(own).noun, length_name=_LENGTH_NAMES[options.step] if length else "", batches=batches,
         lengths=lengths, formats=tuple(_format_in_words(one, own.origin["dtype"]) for one in formats),
         own=(batches.index(options.batch_count), lengths.index(length or 0), 0),
@@ -76,7 +76,7 @@ def _answer(step: Workload, target: Target, policy: Policy, execution: str, soft
     """Return the answer of one step on one target; none where the target does not take it."""
     try:
         analysis = analyze(step, [target], policy, execution=execution, software=software)
-    except NearpeakError:
+    except (SpecError, NotModelledError):
         return None
     items, answer = items_of(analysis), analysis.targets[0]
     expected = expected_of(analysis, answer)

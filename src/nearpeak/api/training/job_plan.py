@@ -28,6 +28,8 @@ MOST_DEVICES = 1 << 20
 """Devices of a cluster that a plan is answered for."""
 SHARED_ERROR_RATIO = 0.5
 """Part of the half-width of an interval that two plans on the same devices do not share: an assumption."""
+FRONT_STEPS = 16
+"""Parts of a device's memory by which plans that leave more of it free are told apart."""
 CONTEXT_BYTES = 1 << 30
 """Driver context, libraries and communicators of one process: 0.6 to 1.5 GB, an assumption of nearpeak."""
 FRAMEWORKS = {
@@ -207,7 +209,7 @@ def _searched(
         )
     limits = SearchLimits(
         device_bytes=target.dram.capacity_bytes, context_bytes=CONTEXT_BYTES, device_price_per_s=price / 3600,
-        interval_ratio=0.05,
+        interval_ratio=0.05, free_step_bytes=max(target.dram.capacity_bytes // FRONT_STEPS, 1),
     )  # fmt: skip
 
     def fits(plan: TrainingPlan) -> bool:
@@ -217,5 +219,5 @@ def _searched(
     return search_plans(
         shape, _space(cluster, stack, sizes), limits, step_time=lambda plan: time(plan).step_s,
         floor=lambda plans: step_floor(shape, plans, rates, cluster.fabric),
-        tighter=[program_bound(shape, cluster, stack)], fits=fits,
+        tighter=[program_bound(shape, cluster, stack)], fits=fits, with_front=True,
     )  # fmt: skip

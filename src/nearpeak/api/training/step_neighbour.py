@@ -28,7 +28,7 @@ _STEPS = {
 """Distance of what differs: of names once, of sizes for each factor of two. Device, stack and format decide most."""
 
 
-class MeasuredStep(NamedTuple):
+class PublicStep(NamedTuple):
     """A public measurement."""
 
     target: str
@@ -52,11 +52,11 @@ class MeasuredStep(NamedTuple):
 
 
 @cache
-def measured_steps() -> tuple[MeasuredStep, ...]:
+def public_steps() -> tuple[PublicStep, ...]:
     """Return all public measurements that are shipped."""
     table = toml_of_file(POINTS)
     return tuple(
-        MeasuredStep._make([*row, source["title"]]) for source in table["source"] for row in source["points"]
+        PublicStep._make([*row, source["title"]]) for source in table["source"] for row in source["points"]
     )  # fmt: skip
 
 
@@ -67,10 +67,10 @@ def nearest_step(shape: TransformerShape, plan: TrainingPlan, target: Target, st
         stack: name of the software stack of the question.
     """
 
-    def distance(step: MeasuredStep) -> float:
+    def distance(step: PublicStep) -> float:
         return sum(part for part, _ in _differences(shape, plan, target, stack, step))
 
-    nearest = heapq.nsmallest(MOST_TRIED, measured_steps(), key=distance)
+    nearest = heapq.nsmallest(MOST_TRIED, public_steps(), key=distance)
     found = next(((step, time_s) for step in nearest if (time_s := _predicted_s(step))), None)
     if found is None:
         return None
@@ -86,7 +86,7 @@ def nearest_step(shape: TransformerShape, plan: TrainingPlan, target: Target, st
 
 
 @cache
-def _predicted_s(step: MeasuredStep) -> float | None:
+def _predicted_s(step: PublicStep) -> float | None:
     """Return the time that is predicted for a measurement; none where it is refused."""
     from nearpeak.targets.clusters import cluster_of
 
@@ -98,9 +98,10 @@ def _predicted_s(step: MeasuredStep) -> float | None:
 
 
 def _differences(
-    shape: TransformerShape, plan: TrainingPlan, target: Target, stack: str, step: MeasuredStep
+    shape: TransformerShape, plan: TrainingPlan, target: Target, stack: str, step: PublicStep
 ) -> Iterator[tuple[float, str]]:
     """Yield the distance of each thing that differs, with its name."""
+    from nearpeak.systems.transformer.parameters import parameter_count
     from nearpeak.targets import target_of
 
     other, known = _plan(step), _shape(step.model)
@@ -117,7 +118,8 @@ def _differences(
         if asked != there:
             yield _STEPS[name], words
     sizes = (
-        ("model", "model", _size(shape), _size(known)), ("devices", "devices", plan.rank_count, other.rank_count),
+        ("model", "model", parameter_count(shape), parameter_count(known)),
+        ("devices", "devices", plan.rank_count, other.rank_count),
         ("sequence", "sequence", plan.sequence, other.sequence), ("degree", "tp", plan.tp, other.tp),
         ("degree", "pp", plan.pp, other.pp), ("degree", "cp", plan.cp, other.cp), ("degree", "ep", plan.ep, other.ep),
         ("degree", "micro-batch", plan.micro_batch, other.micro_batch),
@@ -128,7 +130,7 @@ def _differences(
 
 
 @cache
-def _plan(step: MeasuredStep) -> TrainingPlan:
+def _plan(step: PublicStep) -> TrainingPlan:
     return step.plan()
 
 
@@ -137,12 +139,3 @@ def _shape(name: str) -> TransformerShape:
     from nearpeak.frontends.huggingface.transformer_models import shape_of
 
     return shape_of(name)
-
-
-def _size(shape: TransformerShape) -> float:
-    """Return the parameters of a model, experts that rest included."""
-    from nearpeak.systems.training.memory.layer_parameters import layer_parameters
-
-    dense, expert = (layer_parameters(shape, has_experts=has_experts) for has_experts in (False, True))
-    layers = shape.dense_layer_count * dense.dense + shape.expert_layer_count * (expert.dense + expert.experts)
-    return float(layers + shape.vocabulary * shape.hidden)

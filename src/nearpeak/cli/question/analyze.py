@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from nearpeak.core.answers.analysis import Analysis
     from nearpeak.core.answers.bound import Policy
-    from nearpeak.core.answers.size_grid import StepGrid
+    from nearpeak.core.answers.size_grid import SizeGrid
     from nearpeak.core.answers.time_limit import TimeLimit
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
@@ -171,7 +171,7 @@ def _analysis(
 def _grid(
     model: str, options: CaptureOptions, target: list[str], edits: list[str], bounds: "Policy", execution: str,
     software: str,
-) -> "StepGrid | None":  # fmt: skip
+) -> "SizeGrid | None":  # fmt: skip
     """Return the answers of other sizes and formats that a page lets one choose among."""
     from nearpeak.api.step_sizes import step_grid
 
@@ -217,7 +217,7 @@ def _measure_roofs() -> None:
 
 def _deliver(
     analysis: "Analysis", files: dict[Path | None, str], against: Path | None, limit: "TimeLimit | None",
-    grid: "StepGrid | None", *, why: bool, json: bool,
+    grid: "SizeGrid | None", *, why: bool, json: bool,
 ) -> None:  # fmt: skip
     """Write the requested report files, and print the report or its difference from a saved one."""
     from nearpeak.reports.analysis_document import document_of
@@ -246,7 +246,7 @@ def _measured(analysis: "Analysis", runner: str) -> "Analysis":
         return measured(analysis, runner, progress=lambda _label: bar.advance(task))
 
 
-def _rendered(analysis: "Analysis", name: str, grid: "StepGrid | None" = None) -> str:
+def _rendered(analysis: "Analysis", name: str, grid: "SizeGrid | None" = None) -> str:
     from nearpeak.reports import render
     from nearpeak.reports.analysis import html
 

@@ -22,7 +22,7 @@ class GridAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepGrid:
+class SizeGrid:
     """Answers over batch sizes, lengths and formats."""
 
     noun: str

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.core.answers.execution_time import MODES
-from nearpeak.core.answers.size_grid import StepGrid
+from nearpeak.core.answers.size_grid import SizeGrid
 from nearpeak.core.work.family import FAMILIES
 from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
@@ -30,7 +30,7 @@ SHOWN_COUNT = 200
 FOLDER = Path(__file__).parents[1] / "templates"
 
 
-def render(analysis: Analysis, grid: StepGrid | None = None) -> str:
+def render(analysis: Analysis, grid: SizeGrid | None = None) -> str:
     """Return the page.
 
     Args:
@@ -135,7 +135,7 @@ def _target_data(target: TargetAnalysis, limiters: list[str]) -> dict[str, Any]:
     }
 
 
-def _grid_data(grid: StepGrid) -> dict[str, Any]:
+def _grid_data(grid: SizeGrid) -> dict[str, Any]:
     """Return what the controls choose among: for each target a list of figures per size and format."""
     return {
         "noun": grid.noun, "batches": grid.batches, "lengths": grid.lengths, "formats": grid.formats,

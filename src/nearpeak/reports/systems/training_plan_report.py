@@ -217,8 +217,8 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
     refused = ", ".join(f"{count:,} × {_REFUSALS.get(reason, reason)}" for reason, count in search.refused.items())
     yield Text(
         f"{search.legal_count:,} legal plans, {search.fitting_count:,} fit, {search.executed_count:,} timed; bounds "
-        f"prove that no other is faster. {len(search.ties):,} lie within the error of the best. Refused: "
-        f"{refused or 'none'}.",
+        f"prove that no other is faster. Within the error of the best: {len(search.ties):,} of the timed plans"
+        f"{f', and perhaps {search.open_count:,} others' if search.open_count else ''}. Refused: {refused or 'none'}.",
         "muted",
     )
 

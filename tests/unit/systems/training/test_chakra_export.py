@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -55,6 +56,8 @@ def test_a_rank_runs_every_kernel_of_its_program_for_every_micro_batch():
         calls = [*program.micro_batch_calls()] * PLAN.micro_batch_count + [*program.gradient, *program.optimizer]
         expected = sum(2e-6 * call.count for call in calls if call.case is not None)
         assert sum(node.duration_s for node in nodes) == pytest.approx(expected)
+        following = [(node, after) for node, after in pairwise(nodes) if node.type == after.type == COMPUTE]
+        assert all(node.name.split()[0] != after.name.split()[0] for node, after in following), "kernels in a row"
         collectives = sum(call.count for call in calls if call.transfer and call.transfer.kind != "send")
         assert sum(node.type == COLLECTIVE for node in nodes) == collectives > 0
 
@@ -95,7 +98,7 @@ def test_files_hold_the_nodes_of_every_rank_and_the_groups(tmp_path):
         parts = list(fields(data))
         numbers = {field: value for field, _, value in parts if isinstance(value, int)}
         assert (numbers[1], numbers[3]) == (node.id, node.type)
-        assert numbers.get(7) == (2 if node.type == COMPUTE else None)
+        assert numbers.get(7) == (round(node.duration_s * 1e6) if node.type == COMPUTE else None)
         (needs,) = [value for field, _, value in parts if field == 5] or [b""]
         assert bytes(needs) == b"".join(map(encoded, node.needs))
         assert sum(field == 10 for field, _, _ in parts) == len(node.attributes)

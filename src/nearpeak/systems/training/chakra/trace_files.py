@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from nearpeak.core.systems.mesh import Mesh
 from nearpeak.errors import SpecError
-from nearpeak.systems.training.chakra.trace_nodes import COMPUTE, TraceNode, TracePlan, rank_nodes
+from nearpeak.systems.training.chakra.trace_nodes import COMPUTE, Attribute, TraceNode, TracePlan, rank_nodes
 from nearpeak.traces.export.protobuf_fields import message_field, number_field, text_field, varint
 
 VERSION = "0.0.4"
@@ -69,7 +70,14 @@ def _node(node: TraceNode) -> bytes:
         data += message_field(5, b"".join(map(varint, node.needs)))
     if node.type == COMPUTE:
         data += number_field(7, max(1, round(node.duration_s * 1e6)))
-    for name, value in node.attributes.items():
+    return data + _attributes(tuple(node.attributes.items()))
+
+
+@lru_cache(maxsize=4096)  # micro-batches repeat the same collectives
+def _attributes(items: tuple[tuple[str, Attribute], ...]) -> bytes:
+    """Return the attributes of a node as fields."""
+    data = b""
+    for name, value in items:
         if isinstance(value, str):
             encoded = text_field(_STRING, value)
         else:

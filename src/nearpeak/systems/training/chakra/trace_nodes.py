@@ -1,6 +1,7 @@
 """Nodes of a rank's Chakra execution trace: kernels with durations, collectives, messages between stages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, repeat
 from typing import NamedTuple
 
 from nearpeak.core.systems.pipeline_schedule import PipelineOp, PipelineSchedule
@@ -23,7 +24,7 @@ class TraceNode(NamedTuple):
     id: int
     """Number within the rank's trace, from 1."""
     name: str
-    """Part of the model, pass and micro-batch."""
+    """Pass and micro-batch, then part of the model: of kernels in a row that of the first and the last."""
     type: int
     """COMPUTE, SEND, RECEIVE or COLLECTIVE."""
     needs: tuple[int, ...]
@@ -52,9 +53,10 @@ def rank_nodes(
 ) -> Iterator[TraceNode]:
     """Yield the nodes of one rank for one step, in order.
 
-    Nodes of the queue follow one another; collectives beside it start after the node before them, and only the end of
-    the step waits for them. A pass that needs another rank's result starts with its receipt, and one that another rank
-    needs ends with its message.
+    Kernels that follow one another are one node: simulators read nothing of them but their time, and steps of many
+    micro-batches have millions. Nodes of the queue follow one another; collectives beside it start after the node
+    before them, and only the end of the step waits for them. A pass that needs another rank's result starts with its
+    receipt, and one that another rank needs ends with its message.
 
     Args:
         rank_of: gives the global rank at another place of this rank's pipeline.
@@ -100,17 +102,29 @@ class _Queue:
     def __init__(self, plan: TracePlan, group_of: Callable[[str], str]) -> None:
         self._plan, self._group_of, self.programs = plan, group_of, plan.programs
         self._count, self._last, self._beside = 0, tuple[int, ...](), tuple[int, ...]()
+        self._rows: dict[int, list[tuple[str, int, Mapping[str, Attribute], float, bool]]] = {}
 
     def run(self, calls: Sequence[RankCall], where: str) -> Iterator[TraceNode]:
-        """Yield the nodes of calls in order."""
-        for call in calls:
-            name = f"{where} {call.name}"
-            if call.case is not None:
-                time = self._plan.case_s(call.case) * call.count
-                yield self.add(name, COMPUTE, {"is_cpu_op": False}, duration_s=time)
-            elif call.transfer is not None:
-                for _ in range(call.count):
-                    yield self.add(name, COLLECTIVE, self._collective(call.transfer), is_beside=call.is_beside)
+        """Yield the nodes of calls in order; kernels without a collective between them are one node."""
+        rows = self._rows.get(id(calls))
+        if rows is None:
+            rows = self._rows[id(calls)] = list(self._joined(calls))
+        for name, kind, attributes, duration_s, is_beside in rows:
+            yield self.add(f"{where} {name}", kind, attributes, duration_s=duration_s, is_beside=is_beside)
+
+    def _joined(self, calls: Sequence[RankCall]) -> Iterator[tuple[str, int, Mapping[str, Attribute], float, bool]]:
+        """Yield name, type, attributes and duration of each node of calls, and whether it is beside the queue."""
+        for is_kernel, group in groupby(calls, lambda call: call.case is not None):
+            row = tuple(group)
+            if is_kernel:
+                time_s = sum(self._plan.case_s(call.case) * call.count for call in row if call.case is not None)
+                name = " to ".join(dict.fromkeys((row[0].name, row[-1].name)))
+                yield name, COMPUTE, {"is_cpu_op": False}, time_s, False
+                continue
+            for call in row:
+                if call.transfer is not None:
+                    of = self._collective(call.transfer)
+                    yield from repeat((call.name, COLLECTIVE, of, 0.0, call.is_beside), call.count)
 
     def add(
         self, name: str, kind: int, attributes: Mapping[str, Attribute], *, duration_s: float = 0.0,

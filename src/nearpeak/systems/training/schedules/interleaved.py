@@ -25,7 +25,7 @@ def interleaved(rank_count: int, micro_batch_count: int, chunk_count: int) -> Op
         near = micro_batch_count // rank_count * rank_count
         raise SpecError(
             f"schedule interleaved: {micro_batch_count} micro-batches on {rank_count} ranks do not divide into equal "
-            f"groups of at least {rank_count}; {near} or {near + rank_count} would"
+            f"groups of at least {rank_count}; a global batch of {near} or {near + rank_count} of them a replica would"
         )
     group = micro_batch_count // round_count
     return tuple(_rank_ops(rank, rank_count, group, round_count, chunk_count) for rank in range(rank_count))
