@@ -14,8 +14,8 @@ from nearpeak.prediction.calibration import coefficient_reader
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.engine.engine_coefficients import is_jetson
 from nearpeak.prediction.kernel_model import CaseColumns
-from nearpeak.prediction.power.board_power import at_rest_w, clock_hz, headroom
-from nearpeak.prediction.power.product_energy import BYTE_J, burst_clock, expected_energy
+from nearpeak.prediction.power.board_power import at_rest_w, clock_in_bursts
+from nearpeak.prediction.power.product_energy import BYTE_J, expected_energy
 from nearpeak.prediction.power.voltage import AT_REST_RATIO, FLOOR_RATIO
 from nearpeak.prediction.product_units import unit_of
 from nearpeak.simulation.engine.device_work import Copy, Kernel, Node
@@ -100,8 +100,7 @@ def _with_known_energy(power: Power, target: Target, stock: Target, dtype: str) 
     if energy is None or is_jetson(target):
         return power
     reached = next(coefficient.value for coefficient in used.coefficients if coefficient.name == "tensor_ratio")
-    documented = min(clock_hz(target, unit) / target.clock_hz, 1.0)
-    clock = burst_clock(reached * documented, headroom(stock, unit) * documented, energy)
+    clock = clock_in_bursts(stock, unit, reached, energy)
     straight = AT_REST_RATIO + (1 - AT_REST_RATIO) * clock
     volt = max(straight, FLOOR_RATIO)
     unit_w = {"tensor": energy * target.peaks[unit].flop_per_s * reached}

@@ -6,7 +6,13 @@ from typing import Any
 
 from nearpeak.core.work.target import Target
 from nearpeak.prediction.kernel_model import CoefficientRange
-from nearpeak.prediction.power.product_energy import expected_energy, generation_energy, share_at, work_and_energy
+from nearpeak.prediction.power.product_energy import (
+    burst_clock,
+    expected_energy,
+    generation_energy,
+    share_at,
+    work_and_energy,
+)
 from nearpeak.prediction.power.voltage import clock_drawing, drawn_ratio
 
 _BY_POWER = 0.6
@@ -161,6 +167,16 @@ def headroom(device: Target, unit: str) -> float:
     """
     assert device.power_w is not None
     return (device.power_w - at_rest_w(device)) / device.peaks[unit].flop_per_s
+
+
+def clock_in_bursts(device: Target, unit: str, share: float, energy: float) -> float:
+    """Return the clock of products in bursts, of the highest, by the share of the documented rate that they reach.
+
+    Args:
+        energy: of a product at the highest clock, J per FLOP.
+    """
+    documented = min(clock_hz(device, unit) / device.clock_hz, 1.0)
+    return burst_clock(share * documented, headroom(device, unit) * documented, energy)
 
 
 def at_rest_w(device: Target) -> float:

@@ -16,9 +16,9 @@ from nearpeak.prediction.engine.engine_coefficients import is_jetson
 from nearpeak.prediction.kernel_model import CaseColumns, case_columns
 from nearpeak.prediction.model_choice import model_for
 from nearpeak.prediction.models.power import LEAST_CLOCK_RATIO, board_w
-from nearpeak.prediction.power.board_power import at_rest_w, clock_hz, sustained_share
+from nearpeak.prediction.power.board_power import at_rest_w, clock_in_bursts, sustained_share
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, clocked_places, format_of
-from nearpeak.prediction.power.product_energy import BYTE_J, UNITS, burst_clock, expected_energy
+from nearpeak.prediction.power.product_energy import BYTE_J, UNITS, expected_energy
 from nearpeak.prediction.power.unit_activity import Busy
 from nearpeak.prediction.power.voltage import drawn_ratio
 from nearpeak.prediction.product_units import unit_of
@@ -182,7 +182,5 @@ def _burst_clock(target: Target, unit: str, energy: float, calibration: Calibrat
     known: dict[str, Any] = {coefficient.name: coefficient.value for coefficient in calibration.coefficients}
     if "tensor_ratio" not in known:
         return 1.0
-    documented = min(clock_hz(target, unit) / target.clock_hz, 1.0)
-    share = sustained_share((known["tensor_ratio"], known.get("clock_ratio", 0.0))) * documented
-    board = (board_w(target) - at_rest_w(target)) / target.peaks[unit].flop_per_s * documented
-    return burst_clock(share, board, energy)
+    share = sustained_share((known["tensor_ratio"], known.get("clock_ratio", 0.0)))
+    return clock_in_bursts(target, unit, share, energy)

@@ -217,8 +217,8 @@ def _frontier(planned: PlannedTraining) -> Iterator[Block]:
     refused = ", ".join(f"{count:,} × {_REFUSALS.get(reason, reason)}" for reason, count in search.refused.items())
     yield Text(
         f"{search.legal_count:,} legal plans, {search.fitting_count:,} fit, {search.executed_count:,} timed; bounds "
-        f"prove that no other is faster. Within the error of the best: {len(search.ties):,} of the timed plans"
-        f"{f', and perhaps {search.open_count:,} others' if search.open_count else ''}. Refused: {refused or 'none'}.",
+        f"prove that no other is faster. Plans within the error of the best: {len(search.ties):,} timed"
+        f"{f', perhaps {search.open_count:,} more' if search.open_count else ''}. Refused: {refused or 'none'}.",
         "muted",
     )
 
@@ -369,9 +369,15 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
             rows.append((part.name, was, part.time_s, _signed(part.time_s - was), (part.time_s - was) / old_s))
     rows.append(("step", old_s, time.step_s, _signed(time.step_s - old_s), (time.step_s - old_s) / old_s))
     heads = columns("part", "#before_s|before", "#now_s|now", "#change", "#of_step_ratio|of the step before")
-    gain = old_s / time.step_s - 1
-    which = "faster" if gain > 0 else "slower"
-    verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {which} by {100 * abs(gain):.1f} %."
+    more, items = time.step_s / old_s - 1, float(record["time"].get("token_count", time.token_count))
+    verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {100 * abs(more):.1f} % "
+    verdict += "more time." if more > 0 else "less time."
+    if items != time.token_count:
+        gain = planned.tokens_per_s * old_s / items - 1
+        verdict += (
+            f" The steps are of {items:,.0f} and {time.token_count:,} {planned.item}: "
+            f"{100 * abs(gain):.1f} % {'more' if gain > 0 else 'fewer'} {planned.item} per second."
+        )
     return Document(
         title=f"{planned.model}: {plan_words(planned.plan)} against {name}", lead=verdict,
         blocks=[Table(columns=heads, rows=rows, name="difference")], kicker="Training plan, compared",

@@ -23,6 +23,8 @@ from nearpeak.systems.training.tensor_overlap import overlapped
 
 HOST_SPREAD_RATIO = 0.01
 """Standard deviation of the step of equal hosts over its mean: median over 42 suites on 39 H100 hosts."""
+ROUNDING_RATIO = 1e-12
+"""Share of a rank's work below which a difference of two sums is rounding."""
 _SHARED_DIMS = {"edp": "dp", "dp_shard": "dp", "dp_replica": "dp"}
 """Dimensions whose exposed time counts as that of another."""
 _EXPOSED = ("tp", "pp", "dp", "ep", "cp")
@@ -172,7 +174,8 @@ def _parts(
     for dim, dim_s in (*work.exposed_s.items(), *update.exposed_s.items()):
         exposed_s[_SHARED_DIMS.get(dim, dim)] += dim_s
     exposed_s["pp"] += moving.stop_s[last] - still.stop_s[last]
-    exposed_s["ep"] -= own.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
+    hidden_s = own.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
+    exposed_s["ep"] -= hidden_s if abs(hidden_s) > ROUNDING_RATIO * busy_s else 0.0
     idle_s = still.stop_s[last] - busy_s
     uneven_s = min(max(still.stop_s[last] - even.stop_s[last], 0.0), idle_s)
     parts_s = {
