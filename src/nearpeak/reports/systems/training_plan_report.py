@@ -356,9 +356,9 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
     try:
         record = json.loads(before)
         parts = {row["name"]: float(row["time_s"]) for row in record["time"]["parts"]}
-        old_s = float(record["time"]["step_s"])
+        old_s, items = float(record["time"]["step_s"]), int(record["time"]["token_count"])
     except (ValueError, TypeError, KeyError):
-        parts, old_s = {}, 0.0
+        parts, old_s, items = {}, 0.0, 0
     if not 0 < old_s < inf:
         raise SpecError(f"{name}: is no JSON of 'nearpeak plan train --json'")
     time = planned.time
@@ -369,7 +369,7 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
             rows.append((part.name, was, part.time_s, _signed(part.time_s - was), (part.time_s - was) / old_s))
     rows.append(("step", old_s, time.step_s, _signed(time.step_s - old_s), (time.step_s - old_s) / old_s))
     heads = columns("part", "#before_s|before", "#now_s|now", "#change", "#of_step_ratio|of the step before")
-    more, items = time.step_s / old_s - 1, float(record["time"].get("token_count", time.token_count))
+    more = time.step_s / old_s - 1
     verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {100 * abs(more):.1f} % "
     verdict += "more time." if more > 0 else "less time."
     if items != time.token_count:
