@@ -32,8 +32,8 @@ class SecondOrderPlan:
             raise SpecError("second order: intervals and ranks must be at least 1")
         if not 0 <= self.sub_grid_count < self.rank_count:
             raise SpecError(
-                f"second order: a sub-grid of {self.sub_grid_count} ranks leaves none of {self.rank_count} replicas for "
-                f"the step; {f'grid=1 to {self.rank_count - 1}' if self.rank_count > 1 else 'no grid'} would"
+                f"second order: a sub-grid of {self.sub_grid_count} ranks leaves none of {self.rank_count} replicas "
+                f"for the step; {f'grid=1 to {self.rank_count - 1}' if self.rank_count > 1 else 'no grid'} would"
             )
 
 
