@@ -14,7 +14,7 @@ SPREAD := -n $(WORKERS) --dist loadfile
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# `make check JUNIT=FILE` writes how long each test took, for tests/list_slow.py.
+# `make check JUNIT=FILE`, or `make test`, writes how long each test took, for tests/list_slow.py.
 REPORT := $(if $(JUNIT),--junitxml=$(JUNIT) -o junit_family=xunit1)
 
 # Tests start hundreds of processes: each would compile the whole package again where Python keeps no bytecode.
@@ -50,7 +50,7 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 test: lint
-	$(PYTEST) $(SPREAD) -m 'not device and not long' --durations=10
+	$(PYTEST) $(SPREAD) -m 'not device and not long' --durations=10 $(REPORT)
 
 check: lint
 	$(PYTEST) $(SPREAD) -m 'not device and not slow and not long' $(REPORT) tests/conventions tests/golden tests/unit
