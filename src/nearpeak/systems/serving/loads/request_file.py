@@ -78,8 +78,8 @@ def read_log(
             least = 0 if field == "classes" else -1
             hashes[field] = _levels(_numbers(columns, found[0], path)[rows], found[0], least, path)
     requests = Requests(
-        arrival_s=arrivals[rows] - first, input_count=_whole(inputs[rows], "input", path),
-        output_count=_whole(outputs[rows], "output", path), **hashes,
+        arrival_s=arrivals[rows] - first, input_count=_whole(inputs[rows], rows, "input", path),
+        output_count=_whole(outputs[rows], rows, "output", path), **hashes,
     )  # fmt: skip
     return requests, {name: values[rows] for name, values in measured.items()}
 
@@ -106,10 +106,14 @@ def _numbers(columns: Mapping[str, Any], name: str, path: Path) -> Floats:
     return values
 
 
-def _whole(values: Floats, name: str, path: Path) -> Ints:
-    wrong = values != np.floor(values)
+def _whole(values: Floats, rows: Ints, name: str, path: Path) -> Ints:
+    """Return the tokens of rows of the file."""
+    wrong = (values != np.floor(values)) | (values < 1)
     if wrong.any():
-        raise SpecError(f"requests {path}: {name} tokens {values[wrong][0]:g} are no whole number")
+        raise SpecError(
+            f"requests {path}: row {rows[wrong][0] + 1} has {values[wrong][0]:g} {name} tokens; a whole number of at "
+            "least 1 is right"
+        )
     return values.astype(np.int64)
 
 
