@@ -33,6 +33,7 @@ def calibrate_serving(
     """Fit an engine's host times, at most four, to latencies of your own server at constant concurrency.
 
     Kernels stay as predicted; what the device waits for is the host's, and differs by machine, version and model.
+    `nearpeak plan serve calibrate` is the same command.
     """
     from dataclasses import replace
 
