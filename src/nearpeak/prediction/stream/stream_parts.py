@@ -131,7 +131,8 @@ def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, fitted: 
     if is_chunked(cases):
         count, heads, state = _chunks(cases)
         tokens = cases.axes["tokens"] * cases.axes["heads"] * cases.axes["batch"]
-        return 4.0 * (tokens * (cases.axes["key_dim"] + cases.axes["dim"]) + heads * count * state)
+        kept_bytes = 4.0 * (tokens * (cases.axes["key_dim"] + cases.axes["dim"]) + heads * count * state)
+        return kept_bytes + 0.0 * work.read_bytes  # a column where work is one
     held = smaller(work.group_count, target.sm_count * BLOCKS_PER_SM) * work.group_bytes
     resident = fitted["row_residency_ratio"] * (target.l2.capacity_bytes or 0)
     lost = clipped(held / max(resident, 1.0) - 0.5, 0.0, 1.0)
@@ -148,7 +149,7 @@ def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mappi
     if is_chunked(cases):
         count, heads, state = _chunks(cases)
         each_s = _CHUNK_CLOCKS * larger(state / _CHUNK_STATE, 1.0) / target.clock_hz
-        return count * each_s * larger(heads / (target.sm_count or 1), 1.0)
+        return count * each_s * larger(heads / (target.sm_count or 1), 1.0) + 0.0 * work.read_bytes
     if cases.op in GATHERING:
         moved = work.read_bytes + work.write_bytes
         return moved / (fitted["row_bytes_per_clock"] * target.clock_hz * (target.sm_count or 1))
