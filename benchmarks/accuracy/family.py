@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.names import target_name
+from nearpeak.core.answers.prediction import SOFTWARE
 from nearpeak.ops.shared.tables.case_table import CaseTable, case_table
 from nearpeak.prediction import KERNEL_MODELS
 from nearpeak.prediction.calibration.fit import Deviation, logarithmic
@@ -329,6 +330,20 @@ def _tell(path: Path, values: Sequence[Any], count: int, what: str) -> None:
         print(f"{path.name}: {' '.join(map(str, values))}: {count} {what} set aside", file=sys.stderr)
 
 
+def sole_software(path: Path, where: str, values: Sequence[Any]) -> str:
+    """Return the framework that all rows that match are of, without its version: no other's kernel could win there.
+
+    Empty where there are several, or one that predictions do not know.
+    """
+    import duckdb
+
+    if not has_column(path, "software"):
+        return ""
+    query = f"select distinct split_part(software, ' ', 1) from read_parquet(?) where {where}"
+    names = [row[0] for row in duckdb.sql(query, params=[str(path), *values]).fetchall()]
+    return names[0] if len(names) == 1 and names[0] in SOFTWARE else ""
+
+
 def lacks(flags: int) -> str:
     """Return the SQL condition that a row has none of `flags`; a row without flags has none.
 
@@ -352,5 +367,5 @@ def has_column(path: Path, name: str) -> bool:
 
 __all__ = [
     "EAGER", "HOT", "OLD", "Block", "Family", "UnreadTable", "best_rows", "folds", "has_column", "kinds_of", "lacks",
-    "maker_of", "reasons", "site_numbers", "target_name",
+    "maker_of", "reasons", "site_numbers", "sole_software", "target_name",
 ]  # fmt: skip

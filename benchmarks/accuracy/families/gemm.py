@@ -20,9 +20,9 @@ from benchmarks.accuracy.family import (
     lacks,
     reasons,
     site_numbers,
+    sole_software,
     target_name,
 )  # fmt: skip
-from nearpeak.core.answers.prediction import SOFTWARE
 from nearpeak.prediction.gemm.product_formats import runs_small_whole
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.prediction.models.gemm import COEFFICIENTS
@@ -82,12 +82,9 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
     where = f"device = ? and dtype = ? and source = ? and {lacks(dropped)}"
     found = best_rows(path, (batch, "m", "n", "k"), where, (device, dtype, source), positive="mnk")
     hot, product = (found["flags"] & HOT) > 0, PRODUCTS[dtype]
-    frameworks = (
-        _frameworks(path, where, (device, dtype, source)) if dtype in SCORED and has_column(path, "software") else set()
-    )
     names = ("m", "n", "k", "batch") if product.op == "gemm" else ("m", "n", "k")
     axes = {name: found[name][~hot].astype(np.int64) for name in names}
-    software = frameworks.pop() if len(frameworks) == 1 and frameworks <= {*SOFTWARE} else ""
+    software = sole_software(path, where, (device, dtype, source)) if dtype in SCORED else ""
     block = Block(
         source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
         axes=axes, measured_s=found["best"][~hot], left_out=reasons(found, hot),
@@ -118,14 +115,6 @@ def _quantised_by_pytorch(axes: Mapping[str, Any]) -> Kernels:
         function("clamp", whole, dtype="fp32"), cast("fp32", "int8", whole),
         (1, "scaled_gemm", {"dtype": "int8_row"}, axes, {}),
     )  # fmt: skip
-
-
-def _frameworks(path: Path, where: str, values: tuple[str, str, str]) -> set[str]:
-    """Return the frameworks that rows are of, without their versions: of a single one, no other kernel could win."""
-    import duckdb
-
-    query = f"select distinct split_part(software, ' ', 1) from read_parquet(?) where {where}"
-    return {row[0] for row in duckdb.sql(query, params=[str(path), *values]).fetchall()}
 
 
 def _fixed(block: Block) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from benchmarks.accuracy.family import (
     lacks,
     reasons,
     site_numbers,
+    sole_software,
     target_name,
 )  # fmt: skip
 from nearpeak.prediction.kernel_model import Setting
@@ -71,7 +72,8 @@ def _layers(path: Path, shared: tuple[str, ...], distribution: str, *, named: st
             measured_s=found["best"][~hot], left_out=reasons(found, hot),
             sites=site_numbers(*(found[name][~hot] for name in (*_LAYER, *shared))),
             setting=Setting(
-                expert_matrices_count=3 if gated else 2, load_exponent_ratio=exponent, unpacks_weights=unpacked
+                expert_matrices_count=3 if gated else 2, load_exponent_ratio=exponent, unpacks_weights=unpacked,
+                software=sole_software(path, where, kind) if named == WIDE else "", software_or_best=True,
             ),
             settings=_settings(found, ~hot),
         )  # fmt: skip
