@@ -53,11 +53,14 @@ _ITEMS = {"pixel_values": "images", "input_ids": "sequences"}
 def is_captured(model: str) -> bool:
     """Return whether a plan of `model` takes its captured step: it is no transformer whose extents are known.
 
-    >>> is_captured("resnet-50"), is_captured("hf:resnet"), is_captured("llama-3-8b")
+    Raises:
+        UnknownNameError: no model of that name, with the nearest names.
+
+    >>> is_captured("ResNet50"), is_captured("hf:resnet"), is_captured("llama-3-8b")
     (True, True, False)
     """
     from nearpeak.frontends.huggingface.published_models import MODELS
-    from nearpeak.frontends.huggingface.transformer_models import shape_of
+    from nearpeak.frontends.huggingface.transformer_models import known_name, shape_of
     from nearpeak.frontends.source_types import json_kind
 
     if json_kind(model) == "workload":
@@ -65,7 +68,7 @@ def is_captured(model: str) -> bool:
     try:
         shape_of(model)
     except UnknownNameError:
-        return model in MODELS or model.startswith("hf:")
+        return model.startswith("hf:") or (not model.endswith(".json") and known_name(model) in MODELS)
     except SpecError:
         return False
     return False
@@ -92,6 +95,7 @@ def plan_captured(
         NotModelledError: a call that no operator matches, or that cannot be split.
     """
     from nearpeak.core.systems.plan_words import training_plan_of
+    from nearpeak.frontends.huggingface.transformer_models import known_name
 
     name = model.name if isinstance(model, Workload) else model
     step = model if isinstance(model, Workload) else _saved(model)
@@ -107,7 +111,7 @@ def plan_captured(
         plan = replace(plan, framework="ddp")
     _check_plan(name, plan, batch)
     if step is None:
-        step = _captured(str(model), batch, sequence, precision)
+        step = _captured(str(model) if name.startswith("hf:") else known_name(name), batch, sequence, precision)
     return _planned(step, plan, cluster, stack or STACK, usd_per_device_hour, goodput, is_searched=not words,
                     is_batch_stated=bool(global_batch))  # fmt: skip
 

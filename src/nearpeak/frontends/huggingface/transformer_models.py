@@ -44,7 +44,7 @@ def shape_of(name_or_path: str | Path) -> TransformerShape:
     path = Path(name_or_path)
     if path.suffix == ".json" or os.path.isdir(path):  # of a name too long for a path, is_dir() raises
         return shape_of_published(published(name_or_path))
-    return _named(_known_name(str(name_or_path)))
+    return _named(known_name(str(name_or_path)))
 
 
 def shape_of_published(model: Published) -> TransformerShape:
@@ -101,13 +101,21 @@ def shape_names() -> tuple[str, ...]:
 
 def published_parameters(name: str) -> int:
     """Return the published number of parameters of a named model; 0 where the source states none."""
-    known = _known_name(name)
+    known = known_name(name)
     row = _rows().get(known, {})
     known = row.get("shape_of", known)
     return int(_rows()[known].get("parameters_count", 0)) if known in _rows() else MODELS[known].parameters_count
 
 
-def _known_name(name: str) -> str:
+def known_name(name: str) -> str:
+    """Return the name under which a model is known, whatever its spelling, see `shape_of`.
+
+    Raises:
+        UnknownNameError: no model of that name; the nearest ones are in the message.
+
+    >>> known_name("ResNet50")
+    'resnet-50'
+    """
     known = _names()
     keys = _key(name), _key(_VERSION.sub("", _key(name, "-")))
     for key in keys:
