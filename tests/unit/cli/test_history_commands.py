@@ -25,9 +25,22 @@ def made_up(tmp_path_factory):
     return place
 
 
+@pytest.fixture(scope="module")
+def searched(made_up, tmp_path_factory):
+    """That store with its regressions saved."""
+    place = shutil.copy(made_up, tmp_path_factory.mktemp("commands") / "searched.db")
+    application()(["regressions", "--save", "--store", str(place)], standalone_mode=False)
+    return place
+
+
 @pytest.fixture
 def place(made_up, tmp_path):
     return str(shutil.copy(made_up, tmp_path / "copy.db"))
+
+
+@pytest.fixture
+def alerted(searched, tmp_path):
+    return str(shutil.copy(searched, tmp_path / "alerted.db"))
 
 
 def run(capsys, *words):
@@ -61,9 +74,8 @@ def test_text_for_people_keeps_to_80_columns_and_holds_no_control_characters(wor
 
 
 @pytest.mark.parametrize("words", [("history", "gemm"), ("regressions",), ("rank",), ("alerts", "list")], ids=" ".join)
-def test_json_is_one_object_per_line(words, place, capsys):
-    run(capsys, "regressions", "--save", "--store", place)
-    text, _ = run(capsys, *words, "--store", place, "--json")
+def test_json_is_one_object_per_line(words, alerted, capsys):
+    text, _ = run(capsys, *words, "--store", alerted, "--json")
     assert text.splitlines()
     assert all(isinstance(json.loads(line), dict) for line in text.splitlines())
 
@@ -97,19 +109,18 @@ def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, mo
     ]
 
 
-def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
-    run(capsys, "regressions", "--save", "--store", place)
+def test_alerts_have_a_day_notes_and_can_be_put_off(alerted, capsys, monkeypatch):
     for words in (
         ("assign", "1", "ada", "--due", "2099-12-24", "--priority", "2"), ("note", "1", "the room was warm"),
         ("snooze", "1", "--until", "2099-01-31"),
     ):  # fmt: skip
-        run(capsys, "alerts", *words, "--by", "me", "--store", place)
+        run(capsys, "alerts", *words, "--by", "me", "--store", alerted)
     listed = [
-        json.loads(line)["id"] for line in run(capsys, "alerts", "list", "--store", place, "--json")[0].splitlines()
+        json.loads(line)["id"] for line in run(capsys, "alerts", "list", "--store", alerted, "--json")[0].splitlines()
     ]
     assert (1 in listed, 2 in listed) == (False, True)
     on_terminal(monkeypatch)
-    shown = run(capsys, "alerts", "show", "1", "--store", place)[0]
+    shown = run(capsys, "alerts", "show", "1", "--store", alerted)[0]
     for words in (
         "due: 2099-12-24",
         "put off until: 2099-01-31",
@@ -117,14 +128,14 @@ def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
         "due 2099-12-24, prior",
     ):
         assert words in shown
-    assert "due 2099-12-24: 2 series worse" in run(capsys, "alerts", "list", "--all", "--store", place)[0]
+    assert "due 2099-12-24: 2 series worse" in run(capsys, "alerts", "list", "--all", "--store", alerted)[0]
     for words in (
         ("snooze", "1", "--until", "2001-01-01"),
         ("assign", "1", "ada", "--due", "soon"),
         ("note", "1", " "),
     ):
         with pytest.raises(SpecError, match=r"over already|is not a day|is empty"):
-            run(capsys, "alerts", *words, "--by", "me", "--store", place)
+            run(capsys, "alerts", *words, "--by", "me", "--store", alerted)
 
 
 def said(capsys, *words):
@@ -133,28 +144,26 @@ def said(capsys, *words):
     return capsys.readouterr().err
 
 
-def test_a_list_of_alerts_says_how_many_are_put_off(place, capsys, monkeypatch):
-    run(capsys, "regressions", "--save", "--store", place)
-    run(capsys, "alerts", "snooze", "1", "--until", "2099-01-31", "--by", "me", "--store", place)
-    words = ("alerts", "list", "--store", place)
+def test_a_list_of_alerts_says_how_many_are_put_off(alerted, capsys, monkeypatch):
+    run(capsys, "alerts", "snooze", "1", "--until", "2099-01-31", "--by", "me", "--store", alerted)
+    words = ("alerts", "list", "--store", alerted)
     assert said(capsys, *words) == "1 put off, until 2099-01-31; --all lists them too\n"
-    run(capsys, "alerts", "snooze", "2", "--until", "2098-12-24", "--by", "me", "--store", place)
+    run(capsys, "alerts", "snooze", "2", "--until", "2098-12-24", "--by", "me", "--store", alerted)
     on_terminal(monkeypatch)
     assert said(capsys, *words) == "2 put off, the first until 2098-12-24; --all lists them too\n"
     assert said(capsys, *words, "--all") == ""
 
 
-def test_alerts_live_through_their_states_and_forget_nothing(place, capsys, monkeypatch):
-    run(capsys, "regressions", "--save", "--store", place)
+def test_alerts_live_through_their_states_and_forget_nothing(alerted, capsys, monkeypatch):
     for words in (("move", "1", "active", "--note", "seen"), ("assign", "1", "ada"), ("move", "1", "expected")):
-        run(capsys, "alerts", *words, "--by", "me", "--store", place)
-    shown = json.loads(run(capsys, "alerts", "show", "1", "--store", place, "--json")[0])
+        run(capsys, "alerts", *words, "--by", "me", "--store", alerted)
+    shown = json.loads(run(capsys, "alerts", "show", "1", "--store", alerted, "--json")[0])
     assert (shown["status"], shown["assignee"]) == ("expected", "ada")
     assert [one["to_status"] for one in shown["events"]] == ["new", "active", "active", "expected"]
     with pytest.raises(NearpeakError, match="fixing does not follow expected"):
-        run(capsys, "alerts", "move", "1", "fixing", "--by", "me", "--store", place)
+        run(capsys, "alerts", "move", "1", "fixing", "--by", "me", "--store", alerted)
     on_terminal(monkeypatch)
-    text, _ = run(capsys, "alerts", "show", "1", "--store", place)
+    text, _ = run(capsys, "alerts", "show", "1", "--store", alerted)
     assert "new → active: seen" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -85,7 +85,7 @@ def ci(
 def _nearpeak(*words: str) -> int:
     """Return the exit code of another command of nearpeak, which prints text into the job's log."""
     command = [sys.executable, "-m", "nearpeak", *words, "--text"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as child:
         for line in child.stdout or ():
             sys.stdout.write(line)
             sys.stdout.flush()

@@ -36,7 +36,7 @@ class EngineCosts:
     """Host time of launching one kernel outside a graph."""
     host_prompt_s: float = 0.0
     """Host time that a step with prompts takes beyond others."""
-    hidden_prompt_share: float = 0.0
+    hidden_prompt_ratio: float = 0.0
     """Share of that time which is spent between launches, and hides behind the kernels as they do."""
     request_s: float = 0.0
     """Time before a request's first step and after its last: tokenisation, HTTP, detokenisation."""

@@ -99,8 +99,8 @@ class StepTable:
         sequences = (batch.decode_sequences + batch.prompt_sequences) / self.rank.layout.attention_dp
         host_s = costs.host_step_s + costs.host_sequence_s * sequences
         if batch.prompt_sequences:
-            launched_s += costs.hidden_prompt_share * costs.host_prompt_s
-            host_s += (1 - costs.hidden_prompt_share) * costs.host_prompt_s
+            launched_s += costs.hidden_prompt_ratio * costs.host_prompt_s
+            host_s += (1 - costs.hidden_prompt_ratio) * costs.host_prompt_s
         middle, low, high = _interval(parts)
         time_s = max(middle, launched_s) + host_s
         by_family = dict(zip(FAMILIES, parts[:, 0], strict=True))

@@ -64,7 +64,7 @@ def test_host_time_adds_for_each_step_sequence_and_prompt():
 
 def test_host_time_of_prompts_hides_behind_kernels_as_far_as_it_lies_between_launches():
     """Half of 10 ms hides under a step that the device bounds, and adds where launches do."""
-    prompt, half = StepBatch.of_prompt(64), {"host_prompt_s": 1e-2, "hidden_prompt_share": 0.5}
+    prompt, half = StepBatch.of_prompt(64), {"host_prompt_s": 1e-2, "hidden_prompt_ratio": 0.5}
     bare, hidden = table_of(), table_of(replace(COSTS, **half))
     assert hidden(prompt) == pytest.approx(bare(prompt) + 5e-3)
     launched, both = (table_of(replace(COSTS, host_call_s=1e-3, **more)) for more in ({}, half))
