@@ -172,6 +172,7 @@ def test_a_transposed_convolution_that_loses_bits_of_each_channel_is_refused_whe
     assert killed_by(case, lost.implementation(), seed=1)
 
 
+@pytest.mark.long
 def test_a_single_loss_is_not_measured_against_one_that_is_right_by_luck():
     case = nearpeak.case("linear_cross_entropy", rows=200, hidden=2, classes=128, grad_input=True, dtype="bf16")
     (backwards,) = (one for one in variants_of(case) if one.name == "rows of extent 200 in reverse")
