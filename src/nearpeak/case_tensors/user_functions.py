@@ -222,6 +222,13 @@ def with_named_outputs(case: Case, call: Callable[..., Any]) -> Callable[..., di
                 raise
             there, argument_names = (", ".join(names) or "none" for names in (inputs, arguments))
             raise LookupError(f"nothing is called {missing!r}; inputs: {there}; arguments: {argument_names}") from error
+        except TypeError as error:
+            with contextlib.suppress(ValueError):  # a function without a signature
+                try:
+                    inspect.signature(function).bind(inputs, **arguments)
+                except TypeError as unbound:
+                    raise TypeError(f"{unbound}; {_CONTRACT}") from error
+            raise
         if isinstance(result, Mapping):
             return dict(result)
         if result is None and "out" in arguments:
@@ -302,5 +309,10 @@ def process_exit_refused() -> Iterator[None]:
         os._exit = leave
 
 
+_CONTRACT = (
+    "a function is called as f(tensors, **arguments), tensors by name; "
+    "'nearpeak validate CASE --skeleton' prints one for a case, to be filled in"
+)
+"""What a function is told whose parameters are others."""
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
 """Attributes of a callable that its wrapper keeps."""

@@ -83,3 +83,16 @@ def test_a_module_below_the_folder_that_bears_a_bare_name_is_named_by_its_file(t
     assert place_of(below) == "below/found_below.py"
     assert place_of(here) == "found_here"
     assert function_of(f"{place_of(below)}:own").__name__ == "own"
+
+
+def test_a_function_with_other_parameters_is_told_how_it_is_called():
+    case = nearpeak.case("softmax", rows=4, columns=4, dtype="fp32")
+    call = with_named_outputs(case, lambda tensor: tensor)
+    with pytest.raises(TypeError, match=r"f\(tensors, \*\*arguments\).*--skeleton"):
+        call({"input": None}, rows=4, columns=4)
+
+    def inner(_tensors, **_arguments):
+        raise TypeError("its own")
+
+    with pytest.raises(TypeError, match="^its own$"):
+        with_named_outputs(case, inner)({"input": None}, rows=4)

@@ -14,7 +14,7 @@ from nearpeak.base.canonical_json import canonical_json
 from nearpeak.cli.shared.case_arguments import TABLES
 from nearpeak.cli.shared.options import JSON, JSON_LINES, TEXT, as_json
 
-MESSAGES = typer.Option(False, "--json", help="Print each line as JSON: {\"message\": …}.")
+MESSAGES = typer.Option(False, "--json", help='Print each line as JSON: {"message": …}.')
 
 
 class MessageLines(TextIOBase):
