@@ -94,5 +94,5 @@ def test_a_function_with_other_parameters_is_told_how_it_is_called():
     def inner(_tensors, **_arguments):
         raise TypeError("its own")
 
-    with pytest.raises(TypeError, match="^its own$"):
+    with pytest.raises(TypeError, match=r"^its own$"):
         with_named_outputs(case, inner)({"input": None}, rows=4)
