@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from nearpeak.api.training.job_plan import plan_training
+from nearpeak.api.training.search_bounds import program_bound
+from nearpeak.api.training.training_time import training_time
+from nearpeak.core.systems.plan_words import training_plan_of
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import SpecError
+from nearpeak.frontends.huggingface.transformer_models import shape_of
 from nearpeak.reports.systems.training_plan_report import document_of
 from nearpeak.systems.training.schedule_file import schedule_text
 from nearpeak.systems.training.schedules import schedule_of
@@ -20,6 +24,15 @@ def test_a_plan_that_does_not_fit_comes_with_the_nearest_that_does() -> None:
     assert not planned.fullest.fits
     assert planned.nearest_change == "sharding none → zero1"
     assert f"nearest plan that fits: {planned.nearest_change}" in str(document_of(planned))
+
+
+@pytest.mark.parametrize("words", ["dp=8", "tp=2,dp=4,sp", "tp=2,pp=2,dp=2,schedule=interleaved:4,sp", "pp=4,dp=2"])
+def test_the_bound_of_a_search_lies_just_below_the_step(words: str) -> None:
+    """At the clock that the board sustains, with the head's stage and the stragglers."""
+    cluster = cluster_of("8xh100_sxm")
+    plan = training_plan_of(words, 8, sequence=4096, global_batch=64)
+    step_s = training_time("llama-3-8b", plan, cluster, "megatron-lm").step_s
+    assert 0.93 < program_bound(shape_of("llama-3-8b"), cluster, "megatron-lm")(plan) / step_s <= 1
 
 
 def test_a_plan_that_fits_needs_no_other() -> None:
