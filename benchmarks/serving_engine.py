@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._figures import ROOT, Figure
+from benchmarks._queue_formulas import decode_batch, mean_wait
 from nearpeak.base.compilation import compile_at_first_call
 from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.systems.serving.latency_metrics import request_metric
 from nearpeak.systems.serving.loads.arrival_process import open_load
 from nearpeak.systems.serving.loads.request_file import read_requests
-from nearpeak.systems.serving.queue_formulas import decode_batch, mean_wait
 from nearpeak.systems.serving.request_columns import Requests, prefix_hit_ratio
 from nearpeak.systems.serving.serving_outcome import Outcome
 from nearpeak.systems.serving.serving_run import serve

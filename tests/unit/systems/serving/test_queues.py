@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks._queue_formulas import decode_batch, mean_wait
 
 from nearpeak.base.compilation import Kernel
 from nearpeak.core.systems.serving_engine import Engine
@@ -14,7 +15,6 @@ from nearpeak.systems.serving.disaggregation import CacheLink, Pool, serve_disag
 from nearpeak.systems.serving.latency_metrics import request_metric
 from nearpeak.systems.serving.loads.arrival_process import closed_load, open_load
 from nearpeak.systems.serving.log_comparison import logged_latencies
-from nearpeak.systems.serving.queue_formulas import decode_batch, mean_wait
 from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.run_timeline import step_spans, timeline
 from nearpeak.systems.serving.serving_run import serve

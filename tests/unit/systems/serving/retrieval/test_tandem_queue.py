@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks._queue_formulas import mean_wait
 
 from nearpeak.core.systems.retrieval_answer import RecallPoint
 from nearpeak.errors import SpecError
 from nearpeak.systems.serving.inference_server.batch_queue import BatchTimes
-from nearpeak.systems.serving.queue_formulas import mean_wait
 from nearpeak.systems.serving.retrieval import service_search
 from nearpeak.systems.serving.retrieval.recall_curve import FLAT
 from nearpeak.systems.serving.retrieval.service_search import Wanted, cheapest_services
