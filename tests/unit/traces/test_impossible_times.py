@@ -98,3 +98,39 @@ def test_marks_that_cover_little_of_the_work_are_said_to(tmp_path):
     events = [event for event in steps_of_kernels(10, 10, {0: 50}, 60) if event["cat"] != "user_annotation"]
     notes = executed_of(read_trace(written(tmp_path / "t.json", [mark(0, 0, 599), *events]))).notes
     assert any(note.startswith("looked into: ") and "10% of its work" in note for note in notes)
+
+
+@pytest.mark.parametrize("distance_us", [86_400_000_000, -86_400_000_000, 3_600_000_000])
+def test_a_few_kernels_that_lie_far_from_all_others_are_left_out_and_named(tmp_path, distance_us):
+    events = steps_of_kernels(3, 10, {0: 50}, 60)
+    for event in [event for event in events if event["cat"] == "kernel"][3:5]:
+        event["ts"] += distance_us
+    trace = read_trace(written(tmp_path / "t.json", events))
+    assert [count for kind, count in losses_of(trace, "dropped").items() if "ten minutes" in kind] == [2]
+    assert timelines(trace)[0].kernel_sum_ns == 28 * 50_000
+
+
+def test_a_device_whose_clock_is_a_day_late_keeps_its_work_and_no_step_takes_hours(tmp_path):
+    events = steps_of_kernels(2, 10, {0: 50}, 60)
+    for event in events:
+        if event["cat"] == "kernel":
+            event["ts"] += 86_400_000_000
+    executed = executed_of(read_trace(written(tmp_path / "t.json", events)))
+    assert "the clocks of host and device differ" in executed.missing["links"]
+    assert max(executed.step_ns) < 10_000_000
+
+
+def test_a_kernel_that_stands_twice_counts_once(tmp_path):
+    events = steps_of_kernels(2, 10, {0: 50}, 60)
+    events += [dict(event) for event in events if event["cat"] == "kernel"]
+    trace = read_trace(written(tmp_path / "t.json", events))
+    assert losses_of(trace, "dropped") == {"event of a device that stands in the file twice": 20}
+    assert timelines(trace)[0].kernel_sum_ns == 20 * 50_000
+
+
+def test_a_step_whose_mark_is_missing_makes_no_other_step_longer(tmp_path):
+    events = steps_of_kernels(4, 10, {0: 50}, 60)
+    marks = [event for event in events if event["cat"] == "user_annotation"]
+    marks[2]["dur"] = -5
+    lengths = executed_of(read_trace(written(tmp_path / "t.json", events))).step_ns
+    assert max(lengths) < 1.1 * min(lengths)

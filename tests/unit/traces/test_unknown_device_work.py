@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 from benchmarks._trace_files import WRITERS, planned
-from tests.unit.traces.executed.small_traces import complete, mark, written
+from tests.unit.traces.executed.small_traces import complete, mark, steps_of_kernels, written
 
 from nearpeak.api.trace_analysis import analyze_trace
 from nearpeak.core.traces.trace import READ_AS_WORK, EventKind
@@ -64,3 +64,9 @@ def test_a_table_of_nsight_systems_that_no_rule_knows_is_read_where_it_names_a_s
     trace = read_trace(path)
     assert len(trace.device_rows()) == before + 1
     assert any(loss.kind.endswith(READ_AS_WORK) for loss in trace.header.losses)
+
+
+def test_calls_of_an_unknown_driver_are_no_work_of_the_device_whose_stream_they_name(tmp_path):
+    events = steps_of_kernels(2, 10, {0: 50}, 60)
+    events += [complete("hip_driver_api", "hipModuleLaunchKernel", 100, 40, device=0, stream=7)]
+    assert len(read_trace(written(tmp_path / "t.json", events)).device_rows()) == 20

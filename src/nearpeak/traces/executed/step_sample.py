@@ -1,14 +1,15 @@
 """Steps that are looked into: all of them, or a sample over the whole trace where their calls are too many."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from nearpeak.core.traces.timeline import Step
 from nearpeak.core.traces.trace import EventKind
-from nearpeak.traces import Trace
+from nearpeak.traces import NO_ROW, Trace
+from nearpeak.traces.reading.stream_order import EARLY
 from nearpeak.units import show
 
 MOST_ITEMS = 20_000
@@ -41,18 +42,28 @@ def sample_of(trace: Trace, steps: Sequence[Step]) -> Sample:
     Of too many, the trace is cut into equal parts, and of each the step of most usual length is taken.
     """
     if not steps:
-        both = np.concatenate([trace.rows(EventKind.HOST_API), trace.device_rows()])
+        work = trace.device_rows()
+        both = np.concatenate([trace.rows(EventKind.HOST_API), work])
+        other_clock = any(loss.kind.startswith(EARLY) for loss in trace.header.losses)
+        if other_clock and (trace.launch[work] == NO_ROW).all():
+            both = work
         whole = (int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))
         return Sample(((whole,),), (whole[1] - whole[0],), ())
-    # From one marker to the next is a step, also where something stands between them.
+    # From one marker to the next is a step, also where something stands between them, unless a mark is missing there.
+    ahead = [after.index - step.index for step, after in pairwise(steps)]
+    usual = float(np.median(ahead)) if ahead else 0.0
     spans = [
-        (step.start_ns, step.end_ns if after is None else max(step.end_ns, after.start_ns))
-        for step, after in zip_longest(steps, steps[1:])
-    ]
+        (step.start_ns, max(step.end_ns, after.start_ns) if after.index - step.index <= usual else step.end_ns)
+        for step, after in pairwise(steps)
+    ] + [(steps[-1].start_ns, steps[-1].end_ns)]
     lengths = np.array([end - start for start, end in spans])
     counts = _call_counts(trace, spans)
     chosen = _chosen(lengths, counts)
-    breaks = [0, *(place + 1 for place, (a, b) in enumerate(pairwise(chosen)) if b > a + 1), len(chosen)]
+    breaks = [
+        0,
+        *(place + 1 for place, (a, b) in enumerate(pairwise(chosen)) if b > a + 1 or spans[a][1] < spans[b][0]),
+        len(chosen),
+    ]
     stretches = tuple(tuple(spans[number] for number in chosen[a:b]) for a, b in pairwise(breaks))
     return Sample(stretches, tuple(lengths.tolist()), tuple(_notes(steps, lengths, counts, len(chosen))))
 

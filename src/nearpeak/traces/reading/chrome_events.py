@@ -49,7 +49,7 @@ _TEXTS: Mapping[str, str] = {
 _TRIPLES = ("grid", "block", "cluster")
 _UNKNOWN = "?category"
 """How reasons begin for which an event of an unknown category is left out."""
-_NO_WORK = re.compile(r"(sync|event|annotation|range|counters?|runtime|driver|overhead|correlation|instant)'$")
+_NO_WORK = re.compile(r"(sync|event|annotation|range|counters?|runtime|driver|api|overhead|correlation|instant)'$")
 """Ends of categories that name a device and a stream without keeping the device busy."""
 _SYNC = {"event sync": SyncKind.EVENT, "stream wait event": SyncKind.STREAM_WAIT, "stream sync": SyncKind.STREAM,
          "context sync": SyncKind.CONTEXT, "device sync": SyncKind.CONTEXT}  # fmt: skip

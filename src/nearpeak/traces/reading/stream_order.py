@@ -20,8 +20,10 @@ _MOST_RATIO = 0.2
 """Part of a stream's events that run beside others from which on the stream keeps no order, if they are not long."""
 _APART_NS = 100_000
 """How long before its call work may start by the clocks of host and device."""
+_LATE_NS = 600 * 10**9
+"""How long after its call work starts at most: no queue holds work for ten minutes."""
 _WAIT = re.compile(r"^(cuda|hip)DeviceSynchronize|^cuCtxSynchronize|^cudaThreadSynchronize")
-EARLY = "device event that starts before the call that launched it"
+EARLY = "device event that starts before the call that launched it, or ten minutes after it"
 """Kind of loss where the clocks of host and device disagree."""
 
 
@@ -115,9 +117,10 @@ def _overrunning(trace: Trace, members: Array) -> Array:
 
 
 def _with_later_starts(trace: Trace, rows: Array) -> Trace:
-    """Return the trace in which no event is linked to a call that began after it; whose clocks differ is counted."""
+    """Return the trace without links to calls that began after the work or long before it; they are counted."""
     linked = rows[trace.launch[rows] != NO_ROW]
-    early = linked[trace.start_ns[linked] + _APART_NS < trace.start_ns[trace.launch[linked]]]
+    delay = trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]
+    early = linked[(delay < -_APART_NS) | (delay > _LATE_NS)]
     early = early[trace.kind[trace.launch[early]] == EventKind.HOST_API]
     if not len(early):
         return trace

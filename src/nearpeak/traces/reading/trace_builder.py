@@ -16,6 +16,8 @@ from nearpeak.traces.timeline.trace_columns import MISSING, Column, Texts, Trace
 Array = npt.NDArray[Any]
 FARTHEST_NS = 30 * 86_400 * 10**9
 """Events that lie farther than 30 days from the others were never timed; nor were such that long."""
+_APART_NS, _APART_RATIO, _APART_SHARE = 600 * 10**9, 100, 0.25
+"""A few calls and device events at this distance from all others, and at so many times their span, were not timed."""
 _LATE_NS = 10**9
 """Within this time of 0, or of their own span, events begin whose clock was set to 0 for them."""
 _MOMENTS = np.array([EventKind.INSTANT, EventKind.COUNTER], np.int8)
@@ -101,18 +103,50 @@ def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
     near = likely & (raw.end_ns // 2 - raw.start_ns // 2 < FARTHEST_NS // 2)
     first, last = _range(raw.start_ns[near], raw.end_ns[near])
     near &= (raw.start_ns >= first) & (raw.start_ns <= last)
+    rows = np.flatnonzero(near & np.isin(raw.kind, _NAMED))
+    apart = np.zeros_like(near)
+    apart[rows[_apart(raw.start_ns[rows])]] = True
+    twice = np.zeros_like(near)
+    twice[_repeated(raw, np.flatnonzero(near & np.isin(raw.kind, np.array(DEVICE_KINDS, np.int8))))] = True
     faults = (
         ("event without a readable time", ~known),
         ("event whose end is before its start", known & ~ordered),
         ("event whose start and length are 0, as the profiler writes where it has no time", unset),
         ("event whose time is out of range", likely & ~near),
+        ("event of a call or device that lies ten minutes or more from all others", apart),
+        ("event of a device that stands in the file twice", twice & ~apart),
     )
     losses = [
         Loss(what="dropped", kind=kind, record_count=int(bad.sum()), example=f"event {int(bad.argmax())}")
         for kind, bad in faults
         if bad.any()
     ]
-    return near, losses
+    return near & ~apart & ~twice, losses
+
+
+def _apart(start: Array) -> Array:
+    """Return the places of the few events that lie far from all others, whose span is short beside that distance."""
+    order = np.argsort(start, kind="stable")
+    group = np.concatenate([[0], np.cumsum(np.diff(start[order]) >= _APART_NS)])[: len(order)]
+    if not len(order) or not group[-1]:
+        return order[:0]
+    main = start[order[group == np.bincount(group).argmax()]]
+    first, last = int(main.min()), int(main.max())
+    least = max(_APART_NS, _APART_RATIO * (last - first))
+    far = np.flatnonzero((start <= first - least) | (start >= last + least))
+    return far if len(far) <= _APART_SHARE * len(start) else far[:0]
+
+
+def _repeated(raw: _Raw, rows: Array) -> Array:
+    """Return the device events that an earlier one equals: name, times, device, stream and correlation."""
+    rows = rows[raw.end_ns[rows] > raw.start_ns[rows]]
+    rows = rows if raw.stream is None else rows[raw.stream[rows] != MISSING]
+    keys = [raw.start_ns, raw.end_ns, raw.name, raw.device, raw.stream, raw.correlation]
+    order = rows[np.lexsort([key[rows] for key in keys[::-1] if key is not None])]
+    same = np.ones(max(len(order) - 1, 0), bool)
+    for key in keys:
+        same &= True if key is None else key[order[1:]] == key[order[:-1]]
+    return order[1:][same]
 
 
 def _begins_at_zero(start: Array) -> bool:
