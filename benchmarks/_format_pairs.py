@@ -178,3 +178,25 @@ def group_scales(draw: random.Random, rows: int, columns: int) -> Pair:
     return Pair(lambda _, a, w, b, u, s: torch.cat((a, b), 1).float() @ (torch.cat((w, u)).float() * spread(s)),
                 lambda _, a, w, b, u, s: torch._int_mm(a, w).float() * s[0] + torch._int_mm(b, u).float() * s[1],
                 (a, w, b, u, scale))  # fmt: skip
+
+
+@kind
+def steps(draw: random.Random, rows: int, columns: int) -> Pair:
+    w = drawn(draw, columns, 32, dtype=torch.int8)
+    limits = torch.linspace(-1, 1, 9)
+    first, second = draw.choice((
+        (lambda x: torch.heaviside(x, torch.tensor(0.0)), lambda x: x > 0),
+        (lambda x: torch.bucketize(x, limits).float(), lambda x: torch.bucketize(x, limits)),
+    ))  # fmt: skip
+    return Pair(lambda x, w: first(x) @ w.float(), lambda x, w: second(x).to(torch.int8).float() @ w.float(), (w,))
+
+
+@kind
+def copied_and_signed(draw: random.Random, rows: int, columns: int) -> Pair:
+    x, w = drawn(draw, rows, columns, dtype=torch.bfloat16), drawn(draw, columns, 32, dtype=torch.bfloat16)
+    first = draw.choice((
+        lambda _, x, w: torch.empty(rows, columns).copy_(x) @ w.float(),
+        lambda _, x, w: (x.float() * torch.sign(x.float())) @ w.float(),
+        lambda _, x, w: torch.nn.functional.interpolate(x.float()[None], size=columns)[0] @ w.float(),
+    ))  # fmt: skip
+    return Pair(first, lambda _, x, w: x @ w, (x, w), exact=False)

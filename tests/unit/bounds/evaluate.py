@@ -7,6 +7,7 @@ import torch
 
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
+from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
 from nearpeak.bounds.simplify.rewrite_search import search
 from nearpeak.bounds.simplify.rewrites import rules
 from nearpeak.bounds.simplify.value_graph import Graph, Slot
@@ -31,7 +32,7 @@ def captured(model, *inputs):
 def results(workload, model, inputs, *, rewritten):
     """Return what the step returns, computed from its nodes: as read, or after every rewrite."""
     graph = Graph(rules() if rewritten else {})
-    roots = read_step(workload, graph, LIFTS)
+    roots = read_step(workload, graph, LIFTS | PICKED_LIFTS)
     if rewritten:
         roots, _, _ = search(graph, roots)
     roots = [
@@ -125,6 +126,12 @@ def patched(node, inputs):
 def called(stated, inputs):
     """Return a result of the operator itself."""
     namespace, name, overload = stated.name.split(".")
+    if name == "one_hot":
+        extents = stated.value("extents")
+        places = torch.broadcast_tensors(*inputs)
+        strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
+        whole = sum(stride * place for place, stride in zip(places, strides, strict=True))
+        return torch.nn.functional.one_hot(whole, math.prod(extents)).to(torch.float64)
     if name == "attention":
         return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=stated.value("is_causal"))
     function = getattr(getattr(getattr(torch.ops, namespace), name), overload)

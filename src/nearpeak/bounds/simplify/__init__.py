@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from nearpeak.base.deep_recursion import deep_recursion
 from nearpeak.base.garbage_collection import collector_paused
 from nearpeak.bounds.simplify.element_patterns import Patterns
+from nearpeak.bounds.simplify.enlarged_images import ENLARGED_LIFTS
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.live_elements import alive, tells
+from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
 from nearpeak.bounds.simplify.product_counts import by_call, product_costs, products_of, spared
 from nearpeak.bounds.simplify.recurrent_inputs import RECURRENT_LIFTS
 from nearpeak.bounds.simplify.remaining_work import arithmetic, initial_bytes
@@ -53,7 +55,7 @@ def _simplified(
     sites: Sequence[FactSite | None],
 ) -> tuple[Work, tuple[Rewritten, ...]]:  # fmt: skip
     graph, patterns = Graph(rules()), Patterns(workload.patterns)
-    written = read_step(workload, graph, LIFTS | RECURRENT_LIFTS, patterns, sites)
+    written = read_step(workload, graph, LIFTS | RECURRENT_LIFTS | PICKED_LIFTS | ENLARGED_LIFTS, patterns, sites)
     roots, live, savings = search(graph, written)
     call_works = _by_call(workload, works)
     after, remaining, count_savings = _counted(graph, (roots, live), call_works, algorithm, patterns)

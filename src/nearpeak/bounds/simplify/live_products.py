@@ -138,11 +138,13 @@ class _Order:
             if set(left) == set(self._labels[operand]):
                 return self._labels[operand], self._taking[operand]
         left = self._left(members)
-        if any(
-            self._picked[i] and self._picked[i] <= set(left) for i in members
-        ):  # still picks what it is multiplied by
-            return left, self._patterns.empty(len(left))
-        return left, self._patterns.joined([(self._labels[i], self._filled[i]) for i in sorted(members)], left)
+        elements = self._patterns.joined([(self._labels[i], self._filled[i]) for i in sorted(members)], left)
+        picked = {label for i in members for label in self._picked[i] if self._picked[i] <= set(left)}
+        if picked:  # it still picks what it is multiplied by: as data may have it, the first
+            places = tuple(place for place, label in enumerate(left) if label in picked)
+            first = self._patterns.first(tuple(self._sizes[label] for label in left), places)
+            elements = self._patterns.both(elements, first)
+        return left, elements
 
     def _left(self, members: frozenset[int]) -> tuple[int, ...]:
         """Return the labels that a part still has once all that can be summed is."""

@@ -5,6 +5,7 @@ from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 
+from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.triangular_zeros import filled
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -30,7 +31,8 @@ def cost(
         for number, labels in zip(node.inputs, options.labels, strict=True)
     )  # fmt: skip
     wanted = () if needed_share is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), needed_share),)
-    return _cheapest(options, shapes, empty, wanted)
+    picking = frozenset(place for place, number in enumerate(node.inputs) if picked_dimensions(graph, number))
+    return _cheapest(options, shapes, empty, wanted, picking)
 
 
 _Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
@@ -39,9 +41,16 @@ _Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
 
 @lru_cache(maxsize=1024)  # layers of a model form the same products
 def _cheapest(
-    options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[_Shares, ...], wanted: _Shares
+    options: Product,
+    shapes: tuple[tuple[int, ...], ...],
+    zeros: tuple[_Shares, ...],
+    wanted: _Shares,
+    picking: frozenset[int] = frozenset(),
 ) -> tuple[int, int]:
-    """Return the least multiply-adds, and the other arithmetic that goes with them."""
+    """Return the least multiply-adds, and the other arithmetic that goes with them.
+
+    Operands of `picking` only pick elements of what they are multiplied by.
+    """
     sizes = {
         label: n
         for shape, operand_labels in zip(shapes, options.labels, strict=True)
@@ -73,7 +82,8 @@ def _cheapest(
                     left_part, right_part = frozenset(part), members - frozenset(part)
                     labels = left(left_part) | left(right_part)
                     last = [wanted] if size == count else []
-                    step = _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
+                    picks = any(len(part) == 1 and part <= picking for part in (left_part, right_part))
+                    step = 0 if picks else _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
                     more = (step, 0) if labels != left(members) else (0, step)
                     parts = (best[left_part], best[right_part], more)
                     ways.append((sum(part[0] for part in parts), sum(part[1] for part in parts)))

@@ -168,7 +168,7 @@ def placed(graph: Graph, term: Term, dtype: str) -> int | None:
             continue
         absent.difference_update(labels)
         operands.append((seen, tuple(labels)))
-    parts = _partial_repeat(graph, operands)
+    parts = _partial_repeat(graph, operands, {label for axis in term.axes for label in axis})
     if parts is not None:
         label, extents = parts
         fresh = max(term.sizes) + 1
@@ -178,14 +178,18 @@ def placed(graph: Graph, term: Term, dtype: str) -> int | None:
 
 
 def _partial_repeat(
-    graph: Graph, operands: Sequence[tuple[int, tuple[int, ...]]]
+    graph: Graph, operands: Sequence[tuple[int, tuple[int, ...]]], out: set[int]
 ) -> tuple[int, tuple[int, ...]] | None:  # fmt: skip
-    """Return a label along which one operand alone moves, and repeats itself in part, with the parts' extents."""
+    """Return a label along which an operand repeats itself in part, with the parts' extents.
+
+    It is one along which no other operand moves, or over which the product sums.
+    """
     users = Counter(label for _, labels in operands for label in labels)
     for number, labels in operands:
         options = graph[number].options
         for group, label in zip(options.groups if isinstance(options, View) else (), labels, strict=False):
-            if users[label] == 1 and len({axis < 0 for axis, _, _ in group}) == 2:
+            is_free = users[label] == 1 or label not in out
+            if is_free and len({axis < 0 for axis, _, _ in group}) == 2:
                 return label, tuple(n for _, _, n in group)
     return None
 

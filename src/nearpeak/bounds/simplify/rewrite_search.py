@@ -17,6 +17,7 @@ from nearpeak.bounds.simplify.product_sums import (
     summed,
     term_of,
 )
+from nearpeak.bounds.simplify.shared_operands import distributed_products, joined_products
 from nearpeak.bounds.simplify.value_graph import Graph
 from nearpeak.core.work.dtype import dtype_of
 
@@ -43,6 +44,11 @@ def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], li
     live = graph.live(numbers)
     for _ in range(_MOST_SWEEPS):
         instead, more = _sweep(graph, numbers, live)
+        if not more:
+            for name, found in (("shared_operand", joined_products), ("repeated_operand", distributed_products)):
+                for joined in () if more else found(graph, live):
+                    instead[joined.number] = joined.instead
+                    more.append(Saving(name, joined.call, joined.products))
         if not more:
             break
         savings += more

@@ -151,6 +151,9 @@ def _product(site: FactSite) -> ValueFact:
         return ValueFact(first.carrier)
     span = _times(first.range, second.range)
     whole = first.whole and second.whole
+    for one, other in ((first, second), (second, first)):
+        if one.whole and one.range[0] >= -1 and one.range[1] <= 1:  # signs and masks change no format
+            return tightened(ValueFact(other.carrier, span, whole))
     carrier = _joined(site, second, lambda a, b: multiplied(a, b, carrier_of(site.dtype)))
     return tightened(ValueFact(carrier, span, whole))
 
@@ -189,14 +192,24 @@ def _sum(site: FactSite) -> ValueFact:
         for one, other in (site.operands[:2], site.operands[1::-1]):
             if other.fact.difference is not None and other.fact.difference[1] == one.content:
                 return ValueFact(NARROWEST, difference=(other.fact.difference[0], -1))  # resolved by the walk
+    both = [set(site.selects(operand)) for operand in site.operands[:2]]
+    both += both if len(both) == 1 and second.is_zero else []
     scaled = _times(second.range, (-factor, -factor) if minus else (factor, factor))
     span = (first.range[0] + scaled[0], first.range[1] + scaled[1])
     span = (-span[1], -span[0]) if site.packet == "rsub" else span
     carrier = _joined(site, second, lambda a, b: widened(a, b, carrier_of(site.dtype)))
     fact = tightened(ValueFact(carrier, span, first.whole and second.whole and float(factor).is_integer()))
+    if len(both) == 2 and (sparse := both[0] & both[1]):  # data may pick the same places
+        fact = fact._replace(selects=tuple(sorted(sparse)))
     if minus and factor == 1 and len(site.operands) == 2:
         return fact._replace(difference=(site.operands[0].content, site.operands[1].content))
     return fact
+
+
+def _stepped(site: FactSite) -> ValueFact:
+    """Return the facts of a step function: 0, 1, or what stands for 0."""
+    middle = site.operands[1].fact if len(site.operands) > 1 else ValueFact(carrier_of(site.dtype))
+    return tightened(either(ValueFact(NARROWEST, (0.0, 1.0), True), middle))
 
 
 def _rounded(site: FactSite) -> ValueFact:
@@ -260,6 +273,7 @@ _RULES: Mapping[str, Callable[[FactSite], ValueFact]] = {
     **dict.fromkeys(("add", "sub", "subtract", "rsub"), _sum),
     **dict.fromkeys(("where", "masked_fill"), _chosen),
     **dict.fromkeys(_ROUNDED, _rounded),
+    "heaviside": _stepped,
     **dict.fromkeys(("bitwise_and", "__and__", "__rshift__", "__lshift__", "bitwise_right_shift",
                      "bitwise_left_shift", "right_shift", "left_shift"), _bits),
     **dict.fromkeys(("remainder", "fmod"), _remainder),

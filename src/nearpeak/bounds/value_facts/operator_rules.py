@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import prod
+from math import inf, prod
 
 from nearpeak.bounds.value_facts.call_operands import FactSite, Operand
 from nearpeak.bounds.value_facts.carriers import NARROWEST, carrier_of, carrier_of_integers, level_of, narrower, summed
@@ -34,7 +34,7 @@ def result_fact(site: FactSite) -> ValueFact:
 
     A call that no rule covers may give what the narrowest format holds, which makes later products cheapest.
     """
-    rule = _RULES.get(site.case.op)
+    rule = _moved if site.packet.startswith("upsample_nearest") else _RULES.get(site.case.op)
     if rule is not None:
         return tightened(rule(site))
     operator = OPS[site.case.op]
@@ -106,6 +106,8 @@ def _moved(site: FactSite) -> ValueFact:
     data = [operand for operand in site.operands if not operand.name.startswith(_POSITIONS)] or list(site.operands[:1])
     if site.operands and site.operands[0].layout is None:
         data = list(site.operands) if site.case.op == "copy" else list(site.operands[:1])
+    if site.packet == "copy":  # into a tensor whose earlier values are gone
+        data = [operand for operand in data if operand.name == "src"] or data
     if not data:
         return ValueFact(NARROWEST)
     fact = reduce(either, (operand.fact for operand in data))
@@ -205,13 +207,39 @@ def _reduced(site: FactSite) -> ValueFact:
         count = _count(site)
         span = (fact.range[0] * count, fact.range[1] * count) if function == "sum" else fact.range
         carrier = summed(fact.carrier, count, carrier_of(site.dtype))
-        return ValueFact(carrier, span, fact.whole and function == "sum")
+        return ValueFact(carrier, span, fact.whole and function == "sum", selects=_left_sparse(site))
     return ValueFact(carrier_of(site.dtype))
+
+
+def _left_sparse(site: FactSite) -> tuple[int, ...]:
+    """Return along which strides sums of selections stay sparse: data may pick one place in all that are added up."""
+    operand, result = site.operands[0] if site.operands else None, site.result
+    if operand is None or operand.layout is None or result is None or not operand.fact.selects:
+        return ()
+    layout, rank = operand.layout, len(operand.layout.shape)
+    sparse: set[int] | None = None
+    for axis in range(rank):  # those that may have been added up
+        kept = [place for place in range(rank) if place != axis]
+        seen = result.shape if len(result.shape) < rank else (*result.shape[:axis], *result.shape[axis + 1 :])
+        strides = result.strides if len(result.shape) < rank else (*result.strides[:axis], *result.strides[axis + 1 :])
+        if seen == tuple(layout.shape[place] for place in kept):
+            left = {
+                new for place, new in zip(kept, strides, strict=True) if layout.strides[place] in operand.fact.selects
+            }
+            sparse = left if sparse is None else sparse & left
+    return tuple(sorted(sparse or ()))
 
 
 def _count(site: FactSite) -> int:
     axes = dict(site.case.axes)
     return int(axes.get("reduced", 0) or axes.get("window", 0) or 1 << 30)
+
+
+def _placed(site: FactSite) -> ValueFact:
+    """Return the facts of places among sorted limits: whole numbers from 0 to how many there are."""
+    limits = site.operand("boundaries", "sorted_sequence")
+    most = float(limits.layout.shape[-1]) if limits is not None and limits.layout and limits.layout.shape else inf
+    return ValueFact(carrier_of(site.dtype), (0.0, most), True)
 
 
 def _pooled(site: FactSite) -> ValueFact:
@@ -226,6 +254,7 @@ _MOVING = (
 _RULES: Mapping[str, Callable[[FactSite], ValueFact]] = {
     "elementwise": elementwise_fact, "fill": _fill, "scatter": _scattered, "one_hot": _one_hot,
     "quantise": _quantised, "dequantise": _dequantised, "fake_quantise": _fake_quantised, "reduce": _reduced,
+    "searchsorted": _placed,
     **dict.fromkeys(_MOVING, _moved), **dict.fromkeys(("gather", "embedding"), _picked),
     **dict.fromkeys(("avg_pool", "adaptive_avg_pool"), _pooled),
 }  # fmt: skip

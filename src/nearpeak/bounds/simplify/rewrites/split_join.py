@@ -1,6 +1,6 @@
 """A sum over products with concatenated factors is the sum of those with each, where some of them repeat themselves."""
 
-from nearpeak.bounds.simplify.affine_views import View, selected
+from nearpeak.bounds.simplify.affine_views import View, selected, view
 from nearpeak.bounds.simplify.product_sums import Product, added, product
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -13,13 +13,31 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if len(node.inputs) != 2 or not node.options.out:
         return None
     for place, (number, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True)):
-        join = graph[number]
-        if join.kind == "join" and labels[join.options] not in node.options.out and len(join.inputs) <= _MOST_PARTS:
-            label = labels[join.options]
-            other, other_labels = node.inputs[1 - place], node.options.labels[1 - place]
-            if label in other_labels and any(_repeats(graph[part]) for part in join.inputs):
-                return _apart(graph, node, place, (label, other_labels.index(label)), other)
+        parts, axis = _parts(graph, number)
+        if parts and labels[axis] not in node.options.out and len(parts) <= _MOST_PARTS:
+            label, other_labels = labels[axis], node.options.labels[1 - place]
+            if label in other_labels and any(_repeats(graph[part]) for part in parts):
+                return _apart(graph, node, place, (parts, axis, other_labels.index(label)))
     return None
+
+
+def _parts(graph: Graph, number: int) -> tuple[list[int], int]:
+    """Return what a factor is joined of and along which dimension, also behind a view that keeps it; none elsewhere."""
+    node = graph[number]
+    if node.kind == "join":
+        return list(node.inputs), node.options
+    join = graph[node.inputs[0]] if isinstance(node.options, View) else node
+    if join.kind != "join" or not isinstance(node.options, View):
+        return [], 0
+    axis, groups = join.options, node.options.groups
+    users = [place for place, group in enumerate(groups) if any(source == axis for source, _, _ in group)]
+    if len(users) != 1 or groups[users[0]] != ((axis, 1, join.shape[axis]),):
+        return [], 0
+    parts = []
+    for part in join.inputs:
+        own = ((axis, 1, graph[part].shape[axis]),)
+        parts.append(view(graph, part, [*groups[: users[0]], own, *groups[users[0] + 1 :]], node.options.starts))
+    return parts, users[0]
 
 
 def _repeats(part: Node) -> bool:
@@ -29,14 +47,14 @@ def _repeats(part: Node) -> bool:
     return isinstance(part.options, View) and any(axis < 0 for group in part.options.groups for axis, _, _ in group)
 
 
-def _apart(graph: Graph, node: Node, place: int, label: tuple[int, int], other: int) -> int:
-    """Return the sum of the products with each part."""
+def _apart(graph: Graph, node: Node, place: int, join: tuple[list[int], int, int]) -> int:
+    """Return the sum of the products with each part; `join` gives also its dimension, and that of the other factor."""
     assert isinstance(node.options, Product)
-    join, begin, terms = graph[node.inputs[place]], 0, []
+    (parts, axis, other_axis), begin, terms = join, 0, []
     names = [[str(name) for name in labels] for labels in node.options.labels]
-    for part in join.inputs:
-        extent = graph[part].shape[join.options]
-        rest = selected(graph, other, label[1], begin, extent)
+    for part in parts:
+        extent = graph[part].shape[axis]
+        rest = selected(graph, node.inputs[1 - place], other_axis, begin, extent)
         factors = [(part, names[place]), (rest, names[1 - place])]
         terms.append(product(graph, factors, [str(name) for name in node.options.out], node.dtype, node.options.factor))
         begin += extent

@@ -1,0 +1,63 @@
+"""Rows that data pick from a computed tensor, read as products with one-hot rows, which reach products before them."""
+
+from collections.abc import Sequence
+from math import prod
+
+from nearpeak.bounds.simplify.affine_views import reshape
+from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
+from nearpeak.bounds.simplify.product_sums import product
+from nearpeak.bounds.simplify.value_graph import OperatorCall, Slot
+from nearpeak.core.work.dtype import dtype_of
+
+_COMPUTED = ("product", "add", "pointwise", "join")
+"""Kinds of node of which fewer rows may take less work; of other tables, only repeated rows spare any."""
+
+
+def _picked(site: Site) -> list[int] | None:
+    """Read index, index_select and embedding by positions along dimensions that follow each other."""
+    name = "weight" if site.packet == "embedding" else "self"
+    places, first = _places(site, name)
+    graph = site.graph
+    dtype = dtype_of(site.dtype)
+    if not places or dtype.kind != "float" or dtype.bits_count < 16 or graph[site.node(name)].dtype != site.dtype:
+        return None
+    shape = graph[site.node(name)].shape
+    axes = range(first, first + len(places))
+    picks = site.shapes[0][first : len(site.shapes[0]) - (len(shape) - len(places) - first)]
+    rows = prod(shape[axis] for axis in axes)
+    source = graph[site.node(name)]
+    source = graph[source.inputs[0]] if source.kind == "view" else source
+    is_useful = prod(picks) < rows if source.kind in _COMPUTED else rows < prod(picks)
+    if not rows or not is_useful:
+        return None
+    table = reshape(graph, site.node(name), (*shape[:first], rows, *shape[axes.stop :]))
+    call = OperatorCall(
+        "nearpeak.one_hot.default",
+        (("indices", tuple(map(Slot, range(len(places))))), ("extents", tuple(shape[axis] for axis in axes))),
+    )
+    chosen = graph.add("call", places, (*picks, rows), site.dtype, call)
+    graph.picked[chosen] = (len(picks),)
+    before, after, along = ([f"{side}{axis}" for axis in range(count)] for side, count in (
+        ("b", first), ("a", len(shape) - axes.stop), ("p", len(picks))))  # fmt: skip
+    return [product(graph, ((chosen, [*along, "r"]), (table, [*before, "r", *after])), [*before, *along, *after],
+                    site.dtype)]  # fmt: skip
+
+
+def _places(site: Site, name: str) -> tuple[tuple[int, ...], int]:
+    """Return the tensors of positions, and the first of the dimensions that they pick from; none where others do."""
+    if site.packet != "index":
+        index = "index" if site.packet == "index_select" else "indices"
+        axis = int(site.number("dim", 0)) if site.packet == "index_select" else 0
+        named: Sequence[object] = (None,) * (axis % len(site.graph[site.node(name)].shape)) + (site.args.get(index),)
+    else:
+        indices = site.args.get("indices")
+        named = indices if isinstance(indices, tuple) else ()
+    used = [place for place, value in enumerate(named) if isinstance(value, Ref)]
+    nodes = tuple(value.node for value in named if isinstance(value, Ref))
+    follow = bool(used) and used[-1] - used[0] == len(used) - 1
+    whole = all(site.graph[node].dtype in ("int64", "int32") for node in nodes)
+    return (nodes, used[0]) if follow and whole else ((), 0)
+
+
+PICKED_LIFTS: dict[str, Lift] = dict.fromkeys(("index", "index_select", "embedding"), _picked)
+"""Readers by operator."""
