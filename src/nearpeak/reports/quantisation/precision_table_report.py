@@ -19,6 +19,8 @@ SAME_RATIO = 0.01
 """Loss of accuracy up to which two trainings count as alike."""
 TOP_COUNT = 5
 """Files that a terminal shows, the fastest."""
+_LONG = 16
+"""Characters of a target's name beyond which a line of 80 has no room for the weights."""
 PROVED, PREDICTED, MEASURED, NOT_ASKED = "proved", "predicted", "measured here", "not asked"
 """Marks of cells: a bound, an expectation, a run on this machine, nothing."""
 
@@ -93,8 +95,9 @@ def _main(table: PrecisionTable) -> Table:
     for target in table.targets:
         heads += [f"#bound_{target}_s|{target} {PROVED}", f"#expected_{target}_s|{PREDICTED}"]
         heads += [f"#+energy_{target}_j|energy {PREDICTED}"]
-    wide = "+" if len(table.targets) > 1 else ""
-    heads += ["#measured_s|measured", f"#{wide}executed_ratio|executed so", f"#{wide}weight_bytes|weights"]
+    many, long = len(table.targets) > 1, sum(map(len, table.targets)) > _LONG
+    heads += ["#measured_s|measured", f"#{'+' if many else ''}executed_ratio|executed so"]
+    heads += [f"#{'+' if many or long else ''}weight_bytes|weights"]
     heads += ["#+activation_bytes|activations", "#accuracy"]
     rows = [_cells(table, row) for row in table.rows]
     kept = [
