@@ -209,7 +209,7 @@ def _cell(column: Column, cell: Cell) -> str:
         return f'<td class="amount"><i style="width:{share:.2f}%"></i></td>' if share else "<td></td>"
     hint = f' title="{safe(cell.hint)}"' if cell.hint else ""
     kind = " class=num" if column.is_number else "" if column.title else " class=sign"
-    text = _span(Span(cell.text.replace("\n", ""), cell.kind))
+    text = re.sub(r",(?=[a-z])", ",<wbr>", _span(Span(cell.text.replace("\n", ""), cell.kind)))  # tp=2,pp=4
     return f"<td{kind}{hint}>{text}</td>"
 
 
