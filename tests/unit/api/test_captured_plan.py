@@ -14,7 +14,7 @@ from nearpeak.api.training.captured_plan import is_captured, plan_captured  # no
 from nearpeak.cli import application  # noqa: E402
 from nearpeak.core.systems.plan_words import plan_words  # noqa: E402
 from nearpeak.core.work.capture_options import CaptureOptions  # noqa: E402
-from nearpeak.errors import SpecError  # noqa: E402
+from nearpeak.errors import SpecError, UnknownNameError  # noqa: E402
 from nearpeak.frontends.files.saved_workload import save_text  # noqa: E402
 from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
 from nearpeak.prediction.case_prediction import predict_case  # noqa: E402
@@ -238,9 +238,10 @@ def test_a_model_that_is_not_captured_yet_needs_a_batch():
 def test_only_models_without_known_layers_are_captured(step, tmp_path: Path):
     saved = tmp_path / "step.json"
     saved.write_text(save_text(step))
-    assert [is_captured(name) for name in ("resnet-50", "hf:resnet", str(saved), "llama-3-8b", "nonsense")] == [
-        True, True, True, False, False
-    ]  # fmt: skip
+    names = ("resnet-50", "hf:resnet", str(saved), "llama-3-8b")
+    assert [is_captured(name) for name in names] == [True, True, True, False]
+    with pytest.raises(UnknownNameError, match="nearest names"):
+        is_captured("nonsense")
 
 
 def test_a_saved_step_is_planned_by_the_command(step, tmp_path: Path):

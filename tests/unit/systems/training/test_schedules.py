@@ -189,7 +189,7 @@ def test_planted_faults_of_the_times_change_the_step():
         (lambda: schedule_of("dualpipe", 3, 12), "even number of ranks"),
         (lambda: schedule_of("dualpipe", 4, 6), "at least 2 p"),
         (lambda: schedule_of("dualpipev", 4, 7, 2), "at least 2 p = 8"),
-        (lambda: schedule_of("interleaved", 4, 9, 2), "8 or 12 would"),
+        (lambda: schedule_of("interleaved", 4, 9, 2), "8 or 12 of them a replica would"),
         (lambda: schedule_of("1f1b", 4, 8, 2), "'interleaved' takes any number"),
         (lambda: schedule_of("zbh1", 4, 8), "did you mean zb_h1"),
         (lambda: step("1f1b", 4, 8, 1, StageTimes.equal(3, 1, 2)), "times are of 3 stages"),
