@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from nearpeak.base.spreadsheet_cells import plain_cell, plain_cells
 from nearpeak.reports import figure_text as words
-from nearpeak.reports.analysis.html import embedded, palette
+from nearpeak.reports.analysis.html import FOLDER, embedded, palette
 from nearpeak.reports.document import Cell, Link, Table
 from nearpeak.web.history_chart import HEIGHT, WIDTH, Chart
 from nearpeak.web.page_view import View
@@ -24,7 +24,9 @@ from nearpeak.web.site import Site, case_key, file_of, key_of
 
 _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
-ASSETS = ("app.css", "theme.js", "app.js", "charts.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
+ASSETS = (
+    "app.css", "theme.js", "app.js", "charts.js", "timeline.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css",
+)  # fmt: skip
 """Files that pages load."""
 STATIC_POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'"
 """Content security policy of static pages: scripts and styles of their own folder only."""
@@ -101,8 +103,8 @@ def page_html(view: View, frame: Frame) -> str:
 
 @cache
 def asset(name: str) -> bytes:
-    """Return a file that pages load; the style begins with the colours of the reports."""
-    data = (STATIC / name).read_bytes()
+    """Return a file that pages load; the style begins with the colours of the reports, whose timelines pages draw."""
+    data = ((FOLDER if name == "timeline.js" else STATIC) / name).read_bytes()
     return palette().encode() + data if name == "app.css" else data
 
 

@@ -4,7 +4,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nearpeak.reports.document import Block, Details, Document, Heading, Items, Table, Text, Words, spans
+from markupsafe import Markup
+
+from nearpeak.reports.analysis.html import embedded
+from nearpeak.reports.document import (
+    Block,
+    Details,
+    Document,
+    Drawing,
+    Heading,
+    Items,
+    Table,
+    Text,
+    Timeline,
+    Words,
+    spans,
+)
+from nearpeak.reports.document.html import timeline_data, timeline_picture
+
+MOST_SLICES = 20_000
+"""Slices of a timeline that a page of the dashboard draws: about 0.5 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +47,21 @@ def without_bars(table: Table) -> Table:
         table, columns=tuple(table.columns[place] for place in shown),
         rows=[tuple(row[place] for place in shown) for row in table.rows],
     )  # fmt: skip
+
+
+def answer_view(title: str, template: str, document: Document | None, **context: Any) -> View:
+    """Return a page of one document, whose tables, texts, drawings and timeline `answer.html.j2` shows."""
+    tables, notes = parts_of(document) if document else ((), ())
+    drawings, timeline = list[tuple[str, Markup]](), list[Markup]()
+    for block in document.blocks if document else ():
+        if isinstance(block, Drawing):
+            drawings.append((block.title, Markup(block.html())))
+        elif isinstance(block, Timeline) and len(block.slices) > MOST_SLICES:
+            notes = (*notes, f"The timeline of {len(block.slices):,} slices is left out here; --html writes it.")
+        elif isinstance(block, Timeline):
+            timeline = [Markup(timeline_picture(block)), embedded(timeline_data(block))]
+    answer = {"document": document, "tables": tables, "notes": notes, "drawings": drawings, "timeline": timeline}
+    return View(title=title, template=template, tables=tables, context={**answer, **context})
 
 
 def parts_of(document: Document) -> tuple[tuple[Table, ...], tuple[str, ...]]:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from markupsafe import Markup
-
 from nearpeak.base.input_files import json_value, reading, text_of_file
 from nearpeak.core.records.record_codec import Codec, Schema
 from nearpeak.errors import NearpeakError, NotFoundError
-from nearpeak.reports.document import Document, Drawing
-from nearpeak.web.page_view import View, parts_of
+from nearpeak.reports.document import Document
+from nearpeak.web.page_view import View, answer_view
 from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 from nearpeak.web.workload_reports import plain_files
@@ -57,15 +55,9 @@ class AnswerPage:
                 raise
             except NearpeakError as problem:
                 error = str(problem)
-        tables, notes = parts_of(document) if document else ((), ())
-        drawings = [block for block in (document.blocks if document else ()) if isinstance(block, Drawing)]
-        return View(
-            title=self.title, template="saved_answer", tables=tables,
-            context={
-                "names": tuple(kinds), "name": name, "document": document, "error": error, "tables": tables,
-                "notes": notes, "drawings": [(block.title, Markup(block.html())) for block in drawings],
-                "about": self.about, "command": self.command,
-            },
+        return answer_view(
+            self.title, "saved_answer", document, names=tuple(kinds), name=name, error=error, about=self.about,
+            command=self.command,
         )  # fmt: skip
 
     def _document(self, site: Site, name: str, kinds: Mapping[str, str]) -> Document:

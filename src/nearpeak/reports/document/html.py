@@ -70,7 +70,7 @@ def to_html(document: Document) -> str:
     for block in document.blocks:
         if isinstance(block, Timeline):
             code = (FOLDER / "timeline.js").read_text("utf-8")
-            data = embedded(_timeline_data(block))
+            data = embedded(timeline_data(block))
             scripts = f'<script type="application/json" id="data">{data}</script>\n<script>{code}</script>'
             policy = f"'{hash_of(code)}'"
     return _FRAME.format(
@@ -162,8 +162,7 @@ def _block(block: Block) -> Iterator[str]:
         yield f"<h2>{safe(block.title)}</h2>" if block.title else ""
         yield block.html()
     elif isinstance(block, Timeline):
-        kinds = sorted({kind for *_, kind in block.slices})
-        yield _TIMELINE + keys([(kind, f"var(--{block.colours.get(kind, 'other')})") for kind in kinds])
+        yield timeline_picture(block)
     elif isinstance(block, Details):
         inner = "\n".join(text for inner_block in block.blocks for text in _block(inner_block))
         summary = block.summary.removesuffix(" (--why)")  # the option of a terminal; a page is opened by a click
@@ -213,7 +212,13 @@ def _cell(column: Column, cell: Cell) -> str:
     return f"<td{kind}{hint}>{text}</td>"
 
 
-def _timeline_data(block: Timeline) -> dict[str, object]:
+def timeline_picture(block: Timeline) -> str:
+    """Return where the script draws a timeline, with its legend."""
+    kinds = sorted({kind for *_, kind in block.slices})
+    return _TIMELINE + keys([(kind, f"var(--{block.colours.get(kind, 'other')})") for kind in kinds])
+
+
+def timeline_data(block: Timeline) -> dict[str, object]:
     """Return what the script draws, as columns; names and kinds once."""
     names = {name: place for place, name in enumerate(dict.fromkeys(name for *_, name, _ in block.slices))}
     kinds = {kind: place for place, kind in enumerate(dict.fromkeys(kind for *_, kind in block.slices))}

@@ -1,8 +1,8 @@
 """Dashboard page: what one training step of a model takes on a cluster, whether it fits, and what to change."""
 
 from nearpeak.errors import NearpeakError
-from nearpeak.reports.document import Document, Table
-from nearpeak.web.page_view import View, without_bars
+from nearpeak.reports.document import Document
+from nearpeak.web.page_view import View, answer_view
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
@@ -26,11 +26,7 @@ def build(_: Site, query: Query) -> View:
             document = _answer(asked, numbers)
         except NearpeakError as problem:
             error = str(problem)
-    tables = tuple(without_bars(block) for block in document.blocks if isinstance(block, Table)) if document else ()
-    return View(
-        title="Plan", template="plan", tables=tables,
-        context={"asked": asked, "numbers": numbers, "error": error, "document": document, "tables": tables},
-    )  # fmt: skip
+    return answer_view("Plan", "plan", document, asked=asked, numbers=numbers, error=error)
 
 
 def _answer(asked: dict[str, str], numbers: dict[str, int]) -> Document:
