@@ -25,6 +25,15 @@ def test_every_rank_has_a_trace_and_every_group_its_ranks(tmp_path):
     assert all(set(ranks) <= set(range(8)) for ranks in groups)
 
 
+def test_kernels_run_at_the_clock_that_the_plan_sustains(tmp_path, monkeypatch):
+    traces = []
+    for clock in (1.0, 0.5):
+        monkeypatch.setattr("nearpeak.api.training.training_time.sustained_clock_ratio", lambda *_, clock=clock: clock)
+        paths = write_chakra_traces(SHAPE, PLAN, cluster_of("8xh100_sxm"), tmp_path / f"{clock}", "megatron-lm")
+        traces.append(paths[0].read_bytes())
+    assert traces[0] != traces[1]
+
+
 def test_a_plan_of_another_size_is_refused(tmp_path):
     with pytest.raises(SpecError, match="8 ranks, the cluster 16 devices"):
         write_chakra_traces(SHAPE, PLAN, cluster_of("16xh100_sxm", "ib400"), tmp_path)

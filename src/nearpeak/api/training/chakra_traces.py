@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nearpeak.api.device_durations import kernel_durations
-from nearpeak.api.training.training_time import group_mesh, programs_of_plan
+from nearpeak.api.training.training_time import clocked_step, group_mesh
 from nearpeak.core.systems.duration import WHOLE
 from nearpeak.core.systems.fabric import Cluster
 from nearpeak.core.systems.stack import Stack
@@ -21,7 +21,8 @@ def write_chakra_traces(
 ) -> tuple[Path, ...]:  # fmt: skip
     """Write a trace of one training step for every rank, with predicted kernels, and the file of groups.
 
-    Kernels have durations; collectives and messages between stages have sizes and groups, and a simulator times them.
+    Kernels have durations, at the clock of the plan's step; collectives and messages between stages have sizes and
+    groups, and a simulator times them.
 
     Args:
         expert_load: load of the experts of the busiest rank, as for `training_time`.
@@ -41,13 +42,14 @@ def write_chakra_traces(
         raise SpecError(f"traces: the plan has {plan.rank_count} ranks, the cluster {cluster.device_count} devices")
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
+    programs, _, clock = clocked_step(shape, plan, cluster, used, expert_load=expert_load)
     places = {(program.chunk, program.stage): program for program in programs}
     ordered = [places[chunk, stage] for chunk in range(plan.chunk_count) for stage in range(plan.pp)]
     schedule = schedule_of(
         plan.schedule if plan.pp > 1 else "1f1b", plan.pp, plan.micro_batch_count, plan.chunk_count
     )  # fmt: skip
-    durations = kernel_durations(target_of(cluster.target), used.attention)
+    target, has_tf32 = target_of(cluster.target), plan.precision == "tf32"
+    durations = kernel_durations(target, used.attention, clock, has_tf32=has_tf32)
     sizes = {dim: group_mesh(plan, dim).degree(dim) for dim in DIMS}
     traced = TracePlan(schedule, ordered, lambda case: durations(case, WHOLE).time_s, sizes)
     return write_traces(folder, shape.name, traced, plan.mesh, lambda dim: group_mesh(plan, dim))

@@ -111,6 +111,7 @@ def stack_text(stack: Stack) -> str:
         f'graph_launch = "{stack.graph_launch_s * 1e6:.6g} us"',
         f"captured = {str(stack.is_captured).lower()}",
         f"dropout = {str(stack.has_dropout).lower()}",
+        f"confirmed = {str(stack.is_confirmed).lower()}",
         f"uncertainty = {float(stack.uncertainty_ratio)}",
         f"attention = {canonical_json(stack.attention)}",
         f"fusions = {canonical_json(stack.fusions)}",

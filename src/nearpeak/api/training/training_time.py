@@ -79,8 +79,29 @@ def training_time(
     True
     """
     from nearpeak.frontends.huggingface.transformer_models import shape_of
-    from nearpeak.systems.training.rank_lanes import Times
     from nearpeak.systems.training.stack_files import stack_of
+    from nearpeak.targets import target_of
+
+    shape = shape_of(model) if isinstance(model, str) else model
+    used = stack_of(stack) if isinstance(stack, str) else stack
+    _, found, clock = clocked_step(
+        shape, plan, cluster, used, expert_load=expert_load, has_spans=has_spans, is_sustained=is_sustained
+    )
+    target = target_of(cluster.target)
+    notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used, expert_load))
+    return step_answer(found, plan, cluster, used, notes)
+
+
+def clocked_step(
+    shape: TransformerShape, plan: TrainingPlan, cluster: Cluster, stack: Stack, *, expert_load: str = "balanced",
+    has_spans: bool = False, is_sustained: bool = True,
+) -> "tuple[tuple[RankProgram, ...], StepTime, float]":  # fmt: skip
+    """Return the rank programs of a plan, their step, and the clock of its kernels, of the highest.
+
+    Raises:
+        SpecError: the plan does not fit the model or the cluster.
+    """
+    from nearpeak.systems.training.rank_lanes import Times
     from nearpeak.systems.training.training_step import step_time
     from nearpeak.targets import target_of
 
@@ -89,24 +110,21 @@ def training_time(
             f"plan: tp {plan.tp} × cp {plan.cp} × dp {plan.dp} × pp {plan.pp} = {plan.rank_count} ranks, but the "
             f"cluster has {cluster.device_count} devices"
         )
-    shape = shape_of(model) if isinstance(model, str) else model
-    used = stack_of(stack) if isinstance(stack, str) else stack
     target, has_tf32 = target_of(cluster.target), plan.precision == "tf32"
     moves = transfer_durations(plan, cluster)
-    programs = programs_of_plan(shape, plan, used.fusions, used.has_dropout, expert_load)
+    programs = programs_of_plan(shape, plan, stack.fusions, stack.has_dropout, expert_load)
     sends = (call.transfer for program in programs for call in program.forward if call.transfer)
     hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
 
     def run(clock_ratio: float) -> "StepTime":
-        kernels = kernel_durations(target, used.attention, clock_ratio, has_tf32=has_tf32)
+        kernels = kernel_durations(target, stack.attention, clock_ratio, has_tf32=has_tf32)
         return step_time(
-            programs, plan, Times(kernels, moves, used), hop_s=moves(hop).time_s if hop else 0.0,
+            programs, plan, Times(kernels, moves, stack), hop_s=moves(hop).time_s if hop else 0.0,
             host_count=host_count(cluster), has_spans=has_spans,
         )  # fmt: skip
 
     found, clock = sustained_step(programs, plan, target, run) if is_sustained else (run(1.0), 1.0)
-    notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used, expert_load))
-    return step_answer(found, plan, cluster, used, notes)
+    return programs, found, clock
 
 
 def sustained_step(
@@ -242,8 +260,9 @@ def group_mesh(plan: TrainingPlan, dim: str) -> Mesh:
 
 def host_note(stack: Stack) -> str:
     """Return whose host times an answer takes, and their source."""
+    wider = "" if stack.is_confirmed else ", and no measured step has confirmed it, which widens the interval"
     return (
-        f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}; "
+        f"Host times are those of stack {stack.name}, known to a factor of {stack.uncertainty_ratio:g}{wider}; "
         f"'nearpeak calibrate stack' fits them to a measured step. Source: {stack.source}."
     )
 
@@ -280,7 +299,9 @@ def step_answer(
 
     target = target_of(cluster.target)
     fixed_s = plan.micro_batch_count * stack.micro_batch_s + stack.step_s
-    low_s, high_s = step_interval(found.device, fixed_s, found.step_s, stack.uncertainty_ratio)
+    low_s, high_s = step_interval(
+        found.device, fixed_s, found.step_s, stack.uncertainty_ratio, is_confirmed=stack.is_confirmed
+    )
     peak = target.peaks.get(PEAK_UNITS[plan.precision])
     grounds = _grounds(target, cluster, stack)
     return TrainingAnswer(

@@ -40,6 +40,9 @@ class Stack:
     """Whether hidden states and attention drop elements."""
     attention: str = "as-predicted"
     """Library of attention kernels, a name of `attention_kernels.toml` of training."""
+    is_confirmed: bool = False
+    """Whether host times were fitted to measured steps, or its kernels held against them within the spread between
+    installations; intervals are wider where neither is so."""
     source: str
     """Where the figures come from."""
 

@@ -26,6 +26,7 @@ _PLAIN = {
     "backward": float,
     "captured": bool,
     "dropout": bool,
+    "confirmed": bool,
     "fusions": str,
     "attention": str,
 }
@@ -34,6 +35,7 @@ _NAMES = {
     "uncertainty": "uncertainty_ratio",
     "captured": "is_captured",
     "dropout": "has_dropout",
+    "confirmed": "is_confirmed",
 }
 
 STACKS: Registry[Stack] = Registry(

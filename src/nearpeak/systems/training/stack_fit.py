@@ -62,8 +62,8 @@ def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, 
                 break
     errors = [abs(step_s / time_s - 1) for step_s, time_s in zip(step_times(found), measured_s, strict=True)]
     return StackFit(
-        stack=replace(found, source=source), row_count=len(measured_s), before_ratio=before, after_ratio=best,
-        median_ratio=median(errors), fits_micro_batch=fits_micro_batch,
+        stack=replace(found, is_confirmed=True, source=source), row_count=len(measured_s), before_ratio=before,
+        after_ratio=best, median_ratio=median(errors), fits_micro_batch=fits_micro_batch,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Tests of the interval of a step."""
 
 from nearpeak.systems.training.rank_lanes import FamilyTime, LaneTime
+from nearpeak.systems.training.stack_files import stack_of
 from nearpeak.systems.training.step_interval import step_interval
 
 
@@ -24,6 +25,14 @@ def test_host_that_decides_brings_its_uncertainty():
     fast = step_interval(_lane(1.05, 2), 0.0, 2.0, 2.0)
     slow = step_interval(_lane(1.05, 2, launch_s=4.0), 0.0, 4.0, 2.0)
     assert slow[1] / slow[0] > 2 > fast[1] / fast[0]
+
+
+def test_a_stack_that_no_measurement_confirms_widens_the_interval():
+    confirmed = step_interval(_lane(1.05, 2), 0.0, 2.0, 1.0)
+    low_s, high_s = step_interval(_lane(1.05, 2), 0.0, 2.0, 1.0, is_confirmed=False)
+    assert low_s < confirmed[0] < confirmed[1] < high_s
+    assert stack_of("megatron-deepspeed-2022").is_confirmed
+    assert not stack_of("torchtitan").is_confirmed
 
 
 def test_nothing_has_no_width():
