@@ -1,6 +1,7 @@
 """Options and words that commands of `nearpeak plan` share."""
 
 from collections.abc import Callable
+from json import loads
 from pathlib import Path
 
 import typer
@@ -19,6 +20,24 @@ def as_json(json: bool, text: bool, against: Path | None) -> bool:
             "--json and --against: a comparison has no JSON; compare the JSON of both plans, or drop --json"
         )
     return shared.as_json(json=json, text=text)
+
+
+def text_before(against: Path | None, command: str, *names: str) -> str:
+    """Return the JSON of the plan to compare with; what is none is refused before the new plan takes its time.
+
+    Args:
+        names: what JSON of the command states.
+    """
+    if against is None:
+        return ""
+    text = shared.text_of(against)
+    try:
+        record = loads(text)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not record.keys() >= set(names):
+        raise SpecError(f"{against}: is no JSON of 'nearpeak plan {command} --json'")
+    return text
 
 
 def prices_of(text: str) -> Callable[[str], tuple[float | None, str]]:

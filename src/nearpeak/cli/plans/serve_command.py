@@ -94,6 +94,7 @@ def serve(
     shared.check_writable(html)
     shared.check_writable(trace_out)
     as_json, asked_per_s = options.as_json(json, text, against), rate_of(within, "--within")
+    before = options.text_before(against, "serve", "best", "parts_s")
     if asked_per_s and (not slo or trace or rate or concurrency):
         raise SpecError("--within: asks for a rate within limits; give --slo, and no load")
     question = _question_of(
@@ -103,7 +104,7 @@ def serve(
     fleets = _fleets_of(on, price, owned, parallel=parallel, pools=disaggregate, fabric=fabric)
     choice = choose_service(model, fleets, question, weights=[weight_scheme(form) for form in _words(weights)],
                             caches=[cache_of(form) for form in _words(kv_cache)])  # fmt: skip
-    _show(choice, against, html, trace_out, as_json=as_json, why=why)
+    _show(choice, against, before, html, trace_out, as_json=as_json, why=why)
     if asked_per_s:
         _tell_whether(max(choice.plans, key=lambda plan: plan.best.rate_per_s), asked_per_s)
 
@@ -126,6 +127,7 @@ def _tell_whether(best: "PlannedServing", asked_per_s: float) -> None:
 def _show(
     choice: "ServiceChoice",
     against: Path | None,
+    before: str,
     html: Path | None,
     trace_out: Path | None,
     *,
@@ -138,7 +140,7 @@ def _show(
     best = choice.plans[0]
     is_one = len(choice.plans) == 1 and not choice.refused
     document = report.document_of(best) if is_one else report.choice_document(choice)
-    other = None if against is None else report.difference_of(best, shared.text_of(against), str(against))
+    other = None if against is None else report.difference_of(best, before, str(against))
     shared.write_page(html, document)
     if trace_out is not None:
         from nearpeak.systems.timeline_trace import write_timeline

@@ -86,6 +86,7 @@ def train(
     shared.check_writable(html)
     shared.check_writable(trace_out)
     as_json, cluster = options.as_json(json, text, against), _cluster_of(on, fabric)
+    before = options.text_before(against, "train", "plan", "time")
     sizes: dict[str, Any] = {"sequence": sequence, "global_batch": global_batch, "precision": precision, "stack": stack}
     common: dict[str, Any] = {"usd_per_device_hour": usd_of(price), "goodput": _long_run(goodput, cluster)}
     if is_captured(model):
@@ -97,7 +98,7 @@ def train(
     else:
         words = {"optimizer": optimizer, "batch": batch, **sizes, **common}
         planned = _of_shape(model, cluster, parallel, tokens_per_step, words)
-    other = None if against is None else report.difference_of(planned, shared.text_of(against), str(against))
+    other = None if against is None else report.difference_of(planned, before, str(against))
     _write_files(planned, html, trace_out)
     if chakra_out is not None:
         from nearpeak.api.training.chakra_traces import write_chakra_traces
