@@ -188,11 +188,19 @@ def test_a_step_of_less_than_a_sequence_is_refused_and_a_search_takes_a_multiple
 
 
 @pytest.mark.parametrize(
-    "parts", ['{"step_s": 0, "parts": []}', '{"step_s": 1, "parts": [{"name": "host", "time_s": "x"}]}']
+    ("step_s", "parts", "items"),
+    [(0, [], "token_count"), (1, [{"name": "host", "time_s": "x"}], "token_count"), (1, [], "count")],
 )
-def test_a_file_that_is_no_plan_is_refused(planned, parts):
+def test_a_file_that_is_no_plan_is_refused(planned, step_s, parts, items):
+    before = json.dumps({"time": {"step_s": step_s, "parts": parts, items: 4096}})
     with pytest.raises(SpecError, match="is no JSON of 'nearpeak plan train --json'"):
-        difference_of(planned, f'{{"time": {parts}}}', "before.json")
+        difference_of(planned, before, "before.json")
+
+
+@pytest.mark.parametrize("items", ["token_count", "item_count"])
+def test_a_plan_of_tokens_or_images_is_compared_with_one_that_takes_as_long(planned, items):
+    before = json.dumps({"time": {"step_s": planned.time.step_s, "parts": [], items: planned.time.token_count}})
+    assert difference_of(planned, before, "before.json").lead.endswith("now: as long as before.")
 
 
 @pytest.fixture(scope="module")

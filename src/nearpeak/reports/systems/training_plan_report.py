@@ -355,11 +355,12 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
     """
     try:
         record = json.loads(before)
-        parts = {row["name"]: float(row["time_s"]) for row in record["time"]["parts"]}
-        old_s, items = float(record["time"]["step_s"]), int(record["time"]["token_count"])
+        old = record["time"]
+        parts = {row["name"]: float(row["time_s"]) for row in old["parts"]}
+        old_s, items = float(old["step_s"]), int(old["token_count"] if "token_count" in old else old["item_count"])
     except (ValueError, TypeError, KeyError):
         parts, old_s, items = {}, 0.0, 0
-    if not 0 < old_s < inf:
+    if not 0 < old_s < inf or items <= 0:
         raise SpecError(f"{name}: is no JSON of 'nearpeak plan train --json'")
     time = planned.time
     rows = []
@@ -370,8 +371,8 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
     rows.append(("step", old_s, time.step_s, _signed(time.step_s - old_s), (time.step_s - old_s) / old_s))
     heads = columns("part", "#before_s|before", "#now_s|now", "#change", "#of_step_ratio|of the step before")
     more = time.step_s / old_s - 1
-    verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {100 * abs(more):.1f} % "
-    verdict += "more time." if more > 0 else "less time."
+    change = f"{100 * abs(more):.1f} % {'more' if more > 0 else 'less'} time" if abs(more) >= 5e-4 else "as long as before"
+    verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {change}."
     if items != time.token_count:
         gain = planned.tokens_per_s * old_s / items - 1
         verdict += (
