@@ -93,6 +93,16 @@ def ratio_of_cases(
     )
 
 
+def is_measured(model: str, group: str, target: Target, software: str) -> bool:
+    """Return whether a framework's times of a group are known on boards of the architecture.
+
+    >>> from nearpeak.targets import target_of
+    >>> [is_measured("stream", "pointwise", target_of(name), "pytorch") for name in ("h200_sxm", "a100_sxm_80gb")]
+    [True, False]
+    """
+    return _ratio(model, group, target.architecture, target.name, software) is not None
+
+
 @lru_cache(maxsize=256)
 def _ratio(model: str, group: str, architecture: str, device: str, software: str) -> SoftwareRatio | None:
     from nearpeak.targets import target_of

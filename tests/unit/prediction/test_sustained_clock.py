@@ -102,3 +102,11 @@ def test_gains_of_narrower_formats_compare_sustained_times_with_sustained_ones()
     gains = [one for one in found.opportunities if "fp8" in one.title]
     assert gains
     assert all(one.after_s > 0.98 * least_s for one in gains)
+
+
+def test_a_limit_above_the_documented_one_slows_nothing():
+    times_s = [
+        nearpeak.predict(LARGE, target_of("h100_sxm", [f'power.limit="{limit_w} W"']), sustained=True).time_s
+        for limit_w in (700, 1000, 1400)
+    ]
+    assert times_s == [times_s[0]] * 3

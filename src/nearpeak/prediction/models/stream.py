@@ -11,6 +11,7 @@ from nearpeak.ops import OPS
 from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
 from nearpeak.prediction.product_units import got
 from nearpeak.prediction.scalar_or_column import is_number, larger, raised, smaller, summed
+from nearpeak.prediction.software_ratio import is_measured
 from nearpeak.prediction.stream.stream_parts import (
     BLOCK_BYTES,
     CHUNKED_KERNELS,
@@ -106,7 +107,10 @@ def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, coefficients: An
     fitted = dict(
         zip((coefficient.name for coefficient in COEFFICIENTS), np.asarray(coefficients).tolist(), strict=True)
     )
-    parts = _parts(target, cases, work, fitted, is_eager=setting.is_eager or setting.software == "pytorch")
+    is_eager = setting.is_eager or (
+        setting.software == "pytorch" and is_measured("stream", "pointwise", target, setting.software)
+    )
+    parts = _parts(target, cases, work, fitted, is_eager=is_eager)
     kernel_s = sum(parts.values())
     if setting.host_timed:
         floor = fitted["host_floor_s"] * larger(work.launch_count, 1)

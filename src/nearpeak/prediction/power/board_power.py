@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nearpeak.core.work.target import Target
+from nearpeak.prediction.documented_target import documented_of
 from nearpeak.prediction.kernel_model import CoefficientRange
 from nearpeak.prediction.power.product_energy import (
     burst_clock,
@@ -165,8 +166,7 @@ def headroom(device: Target, unit: str) -> float:
     >>> round(headroom(target_of("l40s"), "tensor.bf16") * 1e12, 2)
     0.73
     """
-    assert device.power_w is not None
-    return (device.power_w - at_rest_w(device)) / device.peaks[unit].flop_per_s
+    return (_limit_w(device) - at_rest_w(device)) / device.peaks[unit].flop_per_s
 
 
 def clock_in_bursts(device: Target, unit: str, share: float, energy: float) -> float:
@@ -186,6 +186,12 @@ def at_rest_w(device: Target) -> float:
     >>> round(at_rest_w(target_of("b200_sxm")))
     172
     """
+    limit_w = _limit_w(device)
+    rest_w = _AT_REST_RATIO * limit_w + _AT_REST_SM_W * (device.sm_count or 0)
+    return float(min(rest_w, (1 - _LEAST_LEFT_RATIO) * limit_w))
+
+
+def _limit_w(device: Target) -> float:
+    """Return the power limit, at most the documented one: what a board does beyond it nobody states."""
     assert device.power_w is not None
-    rest_w = _AT_REST_RATIO * device.power_w + _AT_REST_SM_W * (device.sm_count or 0)
-    return float(min(rest_w, (1 - _LEAST_LEFT_RATIO) * device.power_w))
+    return min(device.power_w, documented_of(device).power_w or device.power_w)
