@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 
+from nearpeak.bounds.simplify.enlarged_images import ENLARGED_LIFTS
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
@@ -32,7 +34,7 @@ def captured(model, *inputs):
 def results(workload, model, inputs, *, rewritten):
     """Return what the step returns, computed from its nodes: as read, or after every rewrite."""
     graph = Graph(rules() if rewritten else {})
-    roots = read_step(workload, graph, LIFTS | PICKED_LIFTS)
+    roots = read_step(workload, graph, LIFTS | PICKED_LIFTS | ENLARGED_LIFTS)
     if rewritten:
         roots, _, _ = search(graph, roots)
     roots = [
@@ -132,6 +134,8 @@ def called(stated, inputs):
         strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
         whole = sum(stride * place for place, stride in zip(places, strides, strict=True))
         return torch.nn.functional.one_hot(whole, math.prod(extents)).to(torch.float64)
+    if name == "tap_sums":
+        return tap_sums(inputs[0], stated.value("factors"), stated.value("padding"))
     if name == "attention":
         return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=stated.value("is_causal"))
     function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
@@ -146,6 +150,15 @@ def called(stated, inputs):
     found = function(**{name: opened(value) for name, value in stated.arguments if value is not None})
     found = found if isinstance(found, (tuple, list)) else (found,)
     return found[max(stated.result, 0)]
+
+
+def tap_sums(weight, factors, pads):
+    """Return the sums of the taps that meet one element, where every phase of an enlarged image meets equally many."""
+    axes = range(len(factors))
+    for s, k, p in zip(factors, weight.shape[2:], pads, strict=True):
+        met = torch.tensor([[(a + j - p) // s + -(-p // s) for j in range(k)] for a in range(s)])
+        weight = torch.tensordot(weight, F.one_hot(met).to(weight.dtype), ([2], [1]))
+    return weight.permute(0, 1, *(2 + 2 * axis for axis in axes), *(3 + 2 * axis for axis in axes))
 
 
 def close(left, right):

@@ -107,6 +107,10 @@ def halved_and_whole(_net, x, y):
     return whole, whole.tril()
 
 
+def enlarged(**options):
+    return lambda net, x: net.c(F.interpolate(x, **options))
+
+
 def attended_by_hand(_net, q, k, v):
     later = torch.ones(6, 6, dtype=torch.bool).triu(1)
     return ((q @ k.transpose(1, 2)) / 2).masked_fill(later, float("-inf")).softmax(-1) @ v
@@ -195,6 +199,12 @@ FIRES = (
      "masked_product", 2 * 2 * 36 * 4, 2 * 2 * 21 * 4),
     ("covariance of what a nonlinearity gives", lambda n, x: x.relu().t().matmul(x.relu()) / 5, {}, False, [(5, 8)],
      "symmetric_product", 320, 36 * 5),
+    ("taps that meet repeats of one element", enlarged(scale_factor=2.0), {"c": nn.Conv2d(1, 1, 5, padding=2)}, False,
+     [(1, 1, 8, 8)], "known_zeros", 74**2, 44**2),
+    ("taps that meet repeats in the middle", enlarged(size=16, mode="nearest-exact"),
+     {"c": nn.Conv1d(2, 3, 5, padding=2)}, False, [(1, 2, 8)], "known_zeros", 6 * 74, 6 * 44),
+    ("a number picked from one number", lambda n, x: n.a(x).sum().index_select(0, torch.zeros(1, dtype=torch.int64)),
+     LINEAR, False, [(5, 8)], "sum_through_product", 800, 8),
 )  # fmt: skip
 # The near twins: something stands between, something else needs the whole, or the values are not known.
 STAYS = (
@@ -229,6 +239,8 @@ STAYS = (
     ("a square is not symmetric", lambda n, x: x @ x, {}, False, [(8, 8)]),
     ("rows scaled on one side", lambda n, x, s: (x * s) @ x.T, {}, False, [(5, 8), (5, 1)]),
     ("a batch by its neighbour", lambda n, x: x[:1] @ x[1:].transpose(1, 2), {}, False, [(2, 5, 8)]),
+    ("an image enlarged by a scale that is no whole number", enlarged(scale_factor=2.1),
+     {"c": nn.Conv2d(1, 1, 5, padding=2)}, False, [(1, 1, 8, 8)]),
     ("another dimension of the softmax", lambda n, x: n.a(x).softmax(0)[:2], LINEAR, False, [(5, 8)]),
 )  # fmt: skip
 

@@ -51,6 +51,8 @@ FORMATS = (
     ("fake quantised", lambda x, w: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127) @ w.float(),
      torch.float32, INT8, {"int8": 8192}),
     ("low bits", lambda x, w: x.float() @ ((w & 15).float() - 8), INT8, torch.uint8, {"int8": 8192}),
+    ("repeated", lambda x, w: F.interpolate(x.float()[None], size=16, mode="nearest-exact")[0] @ w.float(), INT8, INT8,
+     {"int8": 8192}),
     ("real", lambda x, w: x.softmax(-1) @ w, torch.float32, torch.float32, {"fp32": 8192}),
     ("sum", lambda x, w: (x.float() + x.float().tanh()) @ w.float(), BF16, BF16, {"fp32": 4096, "bf16": 4096}),
     ("elements of their own scale", lambda x, w: (x.float() * torch.rand(16, 16)) @ w, INT8, torch.float32,

@@ -10,10 +10,14 @@ from nearpeak.bounds.simplify.value_graph import OperatorCall, Slot
 
 
 def _enlarged(site: Site) -> list[int] | None:
-    """Read an enlargement by whole factors that repeats the nearest element."""
+    """Read an enlargement by whole factors that repeats the nearest element; a stated scale decides what is nearest."""
     graph, number, shape = site.graph, site.node("self"), site.shapes[0]
     sizes = graph[number].shape
-    if any(wide % n for n, wide in zip(sizes, shape, strict=True)):
+    names = ("scales",) if len(sizes) == 3 else ("scales_d", "scales_h", "scales_w")[5 - len(sizes) :]
+    whole = all(n and not wide % n for n, wide in zip(sizes, shape, strict=True))
+    if not whole or any(
+        site.number(name, wide / n) != wide / n for name, n, wide in zip(names, sizes[2:], shape[2:], strict=True)
+    ):
         return None
     groups = [((axis, 1, n), (-1, 0, wide // n)) for axis, (n, wide) in enumerate(zip(sizes, shape, strict=True))]
     return [view(graph, number, groups, (0,) * len(sizes))]
@@ -71,7 +75,7 @@ def _factors(options: View) -> tuple[int, ...]:
 
 
 ENLARGED_LIFTS: dict[str, Lift] = {
-    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"), _enlarged),
+    **{f"{name}{rank}d": _enlarged for name in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)},
     "convolution": _convolution,
 }
 """Readers by operator."""

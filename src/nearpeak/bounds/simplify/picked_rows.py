@@ -16,12 +16,12 @@ _COMPUTED = ("product", "add", "pointwise", "join")
 def _picked(site: Site) -> list[int] | None:
     """Read index, index_select and embedding by positions along dimensions that follow each other."""
     name = "weight" if site.packet == "embedding" else "self"
-    places, first = _places(site, name)
     graph = site.graph
+    shape = graph[site.node(name)].shape
+    places, first = _places(site, name) if shape else ((), 0)
     dtype = dtype_of(site.dtype)
     if not places or dtype.kind != "float" or dtype.bits_count < 16 or graph[site.node(name)].dtype != site.dtype:
         return None
-    shape = graph[site.node(name)].shape
     axes = range(first, first + len(places))
     picks = site.shapes[0][first : len(site.shapes[0]) - (len(shape) - len(places) - first)]
     rows = prod(shape[axis] for axis in axes)

@@ -34,7 +34,7 @@ def result_fact(site: FactSite) -> ValueFact:
 
     A call that no rule covers may give what the narrowest format holds, which makes later products cheapest.
     """
-    rule = _moved if site.packet.startswith("upsample_nearest") else _RULES.get(site.case.op)
+    rule = _moved if site.packet.removeprefix("_").startswith("upsample_nearest") else _RULES.get(site.case.op)
     if rule is not None:
         return tightened(rule(site))
     operator = OPS[site.case.op]

@@ -77,7 +77,7 @@ def _selection(graph: Graph, node: Node) -> _Move | None:
     if name == "index" and isinstance(places, tuple):
         axis = next((place for place, value in enumerate(places) if isinstance(value, Slot)), None)
     is_list = len(graph[index].shape) == 1 and graph[index].dtype in ("int64", "int32")
-    if not isinstance(axis, int) or not is_list or len(graph[node.inputs[0]].shape) != rank:
+    if not isinstance(axis, int) or not is_list or not rank or len(graph[node.inputs[0]].shape) != rank:
         return None
 
     def apply(number: int, axes: Sequence[int]) -> int:
