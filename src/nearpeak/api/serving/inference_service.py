@@ -18,6 +18,7 @@ from nearpeak.systems.serving.inference_server.batch_queue import (
 from nearpeak.systems.serving.inference_server.model_config import (
     ModelConfig,
     model_config_text,
+    step_waits,
     with_batching,
 )
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
@@ -30,6 +31,8 @@ measurement. It depends on how full each model's kernels keep the device; the an
 SHARINGS = {"turns": 1.0, "mps": ASSUMED_MPS_RATIO, "mig": 0.0}
 """How much a busy instance lengthens another's batch. Turns: kernels of two processes never overlap (time slicing,
 CUDA's default between processes). MIG: parts of their own; give times on the part. MPS lies between."""
+ON_HOST = "instances on the host's processors (KIND_CPU), which are taken not to hinder each other"
+"""What stands in place of a sharing where no instance is on a device."""
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95)
 """Loads of the curve, of the capacity."""
 REQUESTS, RAMP = 6_000, 0.1
@@ -73,6 +76,12 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         SpecError: a model has no batch times, requests are larger than batches, or no setting meets the limit.
     """
     first, chain = question.configs[0], _chain(question)
+    if all(config.instance_kind == "KIND_CPU" for config in chain):
+        if question.device_count > 1:
+            raise SpecError(f"--devices: instances of {chain[0].words} run on the host (KIND_CPU); leave it out")
+        configs = tuple(replace(config, device_numbers=()) for config in question.configs)
+        question = replace(question, configs=configs, sharing_ratio=0.0, is_sharing_assumed=False, how=ON_HOST)
+        chain = _chain(question)
     for config in chain:
         if config.name not in question.times:
             raise SpecError(f"{config.words}: has no batch times; add --times {config.name}:1=TIME,…")
@@ -119,13 +128,21 @@ def _chain(question: ServerQuestion) -> tuple[ModelConfig, ...]:
     missing = [step.model for step in first.steps if step.model not in by_name]
     if missing:
         raise SpecError(f"{first.words}: its step {shown(missing[0])} has no configuration; give it beside")
+    models = [step.model for step in first.steps]
+    if len(set(models)) < len(models):
+        twice = max(models, key=models.count)
+        raise SpecError(
+            f"{first.words}: {models.count(twice)} of its steps run the model {shown(twice)}, whose queue and "
+            "instances they share on a server, which is not modelled; where each has its own, give it its own name"
+        )
     return tuple(by_name[step.model] for step in first.steps)
 
 
 def _setting(config: ModelConfig, device_count: int) -> ServerSetting:
+    devices = 0 if config.instance_kind == "KIND_CPU" else len(config.device_numbers) or device_count
     return ServerSetting(
         instance_count=config.instance_count, most_batch_count=config.most_batch_count,
-        queue_delay_s=config.queue_delay_s, device_count=len(config.device_numbers) or device_count,
+        queue_delay_s=config.queue_delay_s, device_count=devices,
     )  # fmt: skip
 
 
@@ -149,15 +166,11 @@ def _runner(question: ServerQuestion, config: ModelConfig, device_count: int = 0
 
 
 def _ensemble_run(question: ServerQuestion, chain: Sequence[ModelConfig]) -> Run:
-    """Return the run of an ensemble: a step waits for those that give its inputs, or where none is named for the last.
+    """Return the run of an ensemble, whose steps wait for those that give their inputs.
 
     Steps run on one device unless their configurations say otherwise, and hinder each other there.
     """
-    after, steps = list[tuple[int, ...]](), question.configs[0].steps
-    for place, step in enumerate(steps):
-        wanted = {tensor for _, tensor in step.inputs}
-        before = [other for other, giver in enumerate(steps) if wanted & {tensor for _, tensor in giver.outputs}]
-        after.append(tuple(before) if wanted or not place else (place - 1,))
+    after = step_waits(question.configs[0])
 
     def run(arrivals: Floats) -> tuple[ServedBatches, ...]:
         tenants = [
@@ -242,7 +255,8 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
     sizes = sorted({size for size in (1, 2, 4, 8, 16, 32, 64, 128) if question.item_count <= size < most} | {most})
     arrivals, looked, error = _arrivals(question.rate_per_s, question.seed), 0, None
     assert question.limit_s is not None
-    for devices in DEVICES:
+    host = config.instance_kind == "KIND_CPU"
+    for devices in DEVICES[:1] if host else DEVICES:
         grid = [
             with_batching(config, instances=count, most_batch=size, queue_delay_s=delay_s, device_count=devices)
             for count, size, delay_s in product(INSTANCES, sizes, DELAYS_S) if size > 1 or not delay_s
@@ -259,7 +273,7 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
             error = problem
         else:
             return _setting(best, devices), tail, looked
-    raise SpecError(f"{error}, on {DEVICES[-1]} devices")
+    raise SpecError(f"{error}, on the host" if host else f"{error}, on {DEVICES[-1]} devices")
 
 
 def _outcome(name: str, rate_per_s: float, latency_s: Floats, deadline_s: float | None) -> StreamOutcome:

@@ -43,13 +43,13 @@ class ServerSetting:
     """What of a configuration a plan may change."""
 
     instance_count: int
-    """Instances on each device."""
+    """Instances on each device, or on the host."""
     most_batch_count: int
     """Most items of a batch."""
     queue_delay_s: float
     """Time that a request may wait for others although an instance is free."""
     device_count: int
-    """Devices."""
+    """Devices; 0 where instances run on the host's processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

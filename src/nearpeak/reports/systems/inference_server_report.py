@@ -37,7 +37,8 @@ def _words(setting: ServerSetting) -> str:
     many = [f"{count} {name}{'s' * (count > 1)}" for count, name in
             ((setting.device_count, "device"), (setting.instance_count, "instance"))]  # fmt: skip
     delay = f", delay {brief(setting.queue_delay_s, 's')}" if setting.queue_delay_s else ""
-    return f"{', '.join(many)} each, batches to {setting.most_batch_count or 1}{delay}"
+    placed = f"{', '.join(many)} each" if setting.device_count else f"{many[1]} on the host"
+    return f"{placed}, batches to {setting.most_batch_count or 1}{delay}"
 
 
 def _verdict(planned: PlannedServer) -> str:

@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from nearpeak.api.serving import inference_service
+from nearpeak.api.serving.inference_service import ServerQuestion, plan_server
 from nearpeak.cli import application
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.reports.systems.inference_server_report import document_of
 from nearpeak.systems.serving.inference_server.batch_queue import BatchTimes, serve_batches
-from nearpeak.systems.serving.inference_server.model_config import ModelConfig, read_model_config
+from nearpeak.systems.serving.inference_server.model_config import (
+    EnsembleStep,
+    ModelConfig,
+    model_config_of,
+    read_model_config,
+)
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
 
 CONFIG = """name: "net"
@@ -84,26 +92,66 @@ def test_streams_miss_deadlines_that_are_shorter_than_a_batch(tmp_path):
     assert "100.0 %" in text
 
 
-def test_steps_of_an_ensemble_hinder_each_other_on_one_device(tmp_path):
+TIMES = BatchTimes(batch_count=(1, 16), seconds_s=(2e-3, 8e-3))
+
+
+def both(*steps):
+    """Return an ensemble of steps: model, tensor that it takes, tensor that it gives."""
+    made = [EnsembleStep(model=model, inputs=(("in", taken),), outputs=(("out", given),))
+            for model, taken, given in steps]  # fmt: skip
+    return ModelConfig(name="both", most_batch_count=16, steps=tuple(made))
+
+
+def few_requests(monkeypatch):
+    monkeypatch.setattr(inference_service, "REQUESTS", 500)
+
+
+def test_steps_of_an_ensemble_hinder_each_other_on_one_device(monkeypatch):
     """Two equal steps in turns carry half of what one does; of MIG parts or on the host's processors all of it."""
-    second = tmp_path / "second.pbtxt"
-    ensemble = tmp_path / "both.pbtxt"
-    ensemble.write_text(ENSEMBLE, "utf-8")
-    words = ["--times", "net:1=2ms,16=8ms", "--times", "second:1=2ms,16=8ms", "--rate", "500/s", "--json"]
+    few_requests(monkeypatch)
+    net, ensemble = model_config_of(CONFIG), both(("net", "a", "b"), ("second", "b", "c"))
 
-    def planned(share, kind="KIND_GPU"):
-        second.write_text(CONFIG.replace("net", "second").replace("KIND_GPU", kind), "utf-8")
-        net = tmp_path / "config.pbtxt"
-        net.write_text(CONFIG, "utf-8")
-        done = CliRunner().invoke(application(), ["plan", "inference-server", str(ensemble), str(net), str(second),
-                                                  "--share", share, *words])  # fmt: skip
-        return json.loads(done.stdout)
+    def planned(ratio, kind="KIND_GPU"):
+        second = model_config_of(CONFIG.replace("net", "second").replace("KIND_GPU", kind))
+        return plan_server(ServerQuestion(configs=(ensemble, net, second), times={"net": TIMES, "second": TIMES},
+                                          rate_per_s=500.0, sharing_ratio=ratio))  # fmt: skip
 
-    turns, parts, host = planned("turns"), planned("mig"), planned("turns", "KIND_CPU")
-    assert turns["capacity_per_s"] == pytest.approx(1000)
-    assert parts["capacity_per_s"] == host["capacity_per_s"] == pytest.approx(2000)
-    assert turns["asked"]["p99_s"] > 1.2 * parts["asked"]["p99_s"]
-    assert parts["loads"][0]["busy_ratio"] < 0.6
+    turns, parts, host = planned(1.0), planned(0.0), planned(1.0, "KIND_CPU")
+    assert turns.capacity_per_s == pytest.approx(1000)
+    assert parts.capacity_per_s == host.capacity_per_s == pytest.approx(2000)
+    assert turns.asked.p99_s > 1.2 * parts.asked.p99_s
+    assert parts.loads[0].busy_ratio < 0.6
+
+
+def test_instances_on_the_host_are_that_many_workers(monkeypatch):
+    """Two of 16 items in 20 ms carry 1,600/s, at 55 % of which nobody waits long; no device is counted or shared."""
+    few_requests(monkeypatch)
+    text = CONFIG.replace("count: 1 kind: KIND_GPU", "count: 2 kind: KIND_CPU gpus: [ 0, 1, 2 ]")
+    times = BatchTimes(batch_count=(1, 16), seconds_s=(5e-3, 20e-3))
+    question = ServerQuestion(configs=(model_config_of(text),), times={"net": times})
+    planned = plan_server(question)
+    assert planned.capacity_per_s == pytest.approx(1600)
+    middle = planned.loads[inference_service.SHARES.index(0.55)]
+    assert middle.p50_s < 40e-3
+    assert middle.busy_ratio < 1
+    assert planned.sharing_ratio == planned.setting.device_count == 0
+    assert "2 instances on the host, batches to 16, delay 1 ms; instances on the host" in document_of(planned).subject
+    with pytest.raises(SpecError, match=r"--devices: instances of .* run on the host"):
+        plan_server(ServerQuestion(configs=question.configs, times=question.times, device_count=4))
+
+
+@pytest.mark.parametrize(("steps", "words"), [
+    ((("net", "a", "b"), ("net", "b", "c")), "2 of its steps run the model 'net', whose queue"),
+    ((("net", "a", "a"),), "in a circle, so that no request can begin: 'net' for 'a' of 'net'"),
+    ((("net", "c", "b"), ("second", "b", "c")), ": 'net' for 'c' of 'second', 'second' for 'b' of 'net'"),
+])  # fmt: skip
+def test_an_ensemble_that_no_request_passes_is_refused(steps, words):
+    configs = [model_config_of(CONFIG.replace("net", name)) for name in ("net", "second")]
+    question = ServerQuestion(configs=(both(*steps), *configs), times={"net": TIMES, "second": TIMES})
+    with pytest.raises(SpecError) as error:
+        plan_server(question)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_branches_of_an_ensemble_run_beside_each_other():

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from nearpeak.base.input_files import border, text_of_file
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.systems.serving.inference_server.text_proto import Field, Message, Word, line_of, parse_proto, proto_text
 
 _EMPTY = Message()
@@ -179,6 +180,40 @@ def _step(message: Message) -> EnsembleStep:
     named = (message.all("model_name") or [""])[0]
     model = named if isinstance(named, str) else ""
     return EnsembleStep(model=model, inputs=pairs("input_map"), outputs=pairs("output_map"))
+
+
+def step_waits(config: ModelConfig) -> tuple[tuple[int, ...], ...]:
+    """Return the places of the steps that each step of an ensemble waits for: those that give its inputs.
+
+    A step that names no input waits for the one before it.
+
+    Raises:
+        SpecError: steps wait for each other, or for themselves.
+
+    >>> first, second = (EnsembleStep(model=name, inputs=(("in", name),), outputs=(("out", "b"),)) for name in "ab")
+    >>> step_waits(ModelConfig(name="both", most_batch_count=1, steps=(first, replace(second, outputs=()))))
+    ((), (0,))
+    """
+    steps, found = config.steps, list[tuple[int, ...]]()
+    for place, step in enumerate(steps):
+        wanted = {tensor for _, tensor in step.inputs}
+        before = [other for other, giver in enumerate(steps) if wanted & {tensor for _, tensor in giver.outputs}]
+        found.append(tuple(before) if wanted or not place else (place - 1,))
+    left = set(range(len(steps)))
+    while able := {place for place in left if not left.intersection(found[place])}:
+        left -= able
+    if not left:
+        return tuple(found)
+    ring = [min(left)]
+    while len(set(ring)) == len(ring):
+        ring.append(next(other for other in found[ring[-1]] if other in left))
+    links = []
+    for place, other in pairwise(ring[ring.index(ring[-1]) :]):
+        gives = {tensor for _, tensor in steps[other].outputs}
+        given = [tensor for _, tensor in steps[place].inputs if tensor in gives]
+        links.append(f"{shown(steps[place].model)} for {f'{shown(given[0])} of' if given else 'the step before,'} "
+                     f"{shown(steps[other].model)}")  # fmt: skip
+    raise SpecError(f"{config.words}: its steps wait in a circle, so that no request can begin: {', '.join(links)}")
 
 
 def model_config_text(config: ModelConfig) -> str:
