@@ -48,6 +48,6 @@ def _grid(source: StepTable, tokens: int, sequences: int, context: int) -> "Step
     ranks, costs = source.rank.layout.attention_dp, source.rank.costs
     return tabulate(
         rank_source(source, ranks), step_token_count=tokens, sequence_count=sequences, context_token_count=context,
-        sizes=[size for size in costs.graph_sizes if size % ranks == 0],
+        sizes=costs.graph_sizes,
         prepare=lambda batches: source.prepare(whole_batch(batch, ranks) for batch in batches),
     )  # fmt: skip

@@ -70,7 +70,7 @@ class ClosedLoop:
 
         Args:
             source: times by the batches of all attention ranks together.
-            sizes: batch sizes with a captured graph.
+            sizes: batch sizes of one rank with a captured graph.
             prepare: is told all batches that the source will be asked about.
         """
         inputs, ranks = self.input_tokens, engine.rank_count
@@ -79,7 +79,7 @@ class ClosedLoop:
         return tabulate(
             rank_source(source, ranks), step_token_count=min(engine.step_token_count, self.concurrency * inputs),
             sequence_count=min(engine.sequence_count, self.concurrency), context_token_count=longest,
-            sizes=[size for size in sizes if size % ranks == 0], caches=caches,
+            sizes=sizes, caches=caches,
             prefixes=(1, *(-(-inputs * part // 8) for part in (1, 2, 4, 6)), longest),
             prepare=prepare and (lambda batches: prepare(whole_batch(batch, ranks) for batch in batches)),
         )  # fmt: skip

@@ -43,7 +43,9 @@ class EngineCosts:
     is_overlapped: bool = False
     """Whether the host prepares a step while the device runs the one before: tokens then leave one step late."""
     graph_sizes: tuple[int, ...] = ()
-    """Batch sizes with a captured graph of a decode step, ascending; batches in between are padded."""
+    """Batch sizes with a captured graph of a decode step, ascending; batches in between are padded. With attention
+    data parallelism they are those of one rank, and all ranks are padded to the fullest one's.
+    Source: NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/cuda_graph_runner.py, _get_padded_batch."""
     fuses_positions: bool = False
     """Whether attention kernels rotate and store keys themselves."""
     fuses_quantisation: bool = False

@@ -91,12 +91,12 @@ class StepTable:
 
     def seconds(self, batch: StepBatch) -> StepSeconds:
         """Return the time of a step and its parts."""
-        costs = self.rank.costs
+        costs, dp = self.rank.costs, self.rank.layout.attention_dp
         parts = self.parts_s(batch)
-        is_graph = not batch.prompt_sequences and costs.has_graph(batch.decode_sequences)
+        is_graph = not batch.prompt_sequences and costs.has_graph(-(-batch.decode_sequences // dp))
         launched_s = 0.0 if is_graph else self.kernel_count * costs.host_call_s
         # groups that attend apart have hosts of their own
-        sequences = (batch.decode_sequences + batch.prompt_sequences) / self.rank.layout.attention_dp
+        sequences = (batch.decode_sequences + batch.prompt_sequences) / dp
         host_s = costs.host_step_s + costs.host_sequence_s * sequences
         if batch.prompt_sequences:
             launched_s += costs.hidden_prompt_ratio * costs.host_prompt_s
@@ -114,7 +114,8 @@ class StepTable:
         costs, dp = self.rank.costs, self.rank.layout.attention_dp
         decoding = batch.decode_tokens
         if decoding and not batch.prompt_sequences:
-            decoding = costs.padded(batch.decode_sequences) * (batch.decode_tokens // batch.decode_sequences)
+            padded = dp * costs.padded(-(-batch.decode_sequences // dp))  # each rank that attends apart has its graph
+            decoding = padded * (batch.decode_tokens // batch.decode_sequences)
         is_prompt = batch.prompt_sequences > 0
         parts = self.token_s(batch.prompt_tokens + decoding, is_prompt=is_prompt)
         parts = parts + self.row_s(batch.prompt_sequences + decoding)
