@@ -126,3 +126,24 @@ def test_memory_counts_for_all_processes_of_a_child_together(tmp_path, monkeypat
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert call_isolated("growing:grow", {}, timeout_s=30, memory_bytes=100 << 20).verdict == "memory"
+
+
+def test_a_burst_of_processes_ends_a_child_and_one_of_threads_does_not(tmp_path, monkeypatch):
+    (tmp_path / "burst.py").write_text(
+        "import os, threading, time\n"
+        "def processes():\n"
+        "    for _ in range(100):\n"
+        "        if os.fork() == 0:\n            time.sleep(30)\n            os._exit(0)\n"
+        "    time.sleep(30)\n"
+        "def threads():\n"
+        "    every = [threading.Thread(target=time.sleep, args=(0.2,)) for _ in range(100)]\n"
+        "    for one in every:\n        one.start()\n"
+        "    for one in every:\n        one.join()\n"
+        "    return len(every)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ended, done = (
+        call_isolated(f"burst:{name}", {}, timeout_s=25, memory_bytes=None) for name in ("processes", "threads")
+    )
+    assert (ended.verdict, ended.value[0]) == ("raised", "ProcessLimitError")
+    assert (done.verdict, done.value) == ("result", 100)

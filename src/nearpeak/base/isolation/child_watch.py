@@ -17,6 +17,8 @@ from nearpeak.base.isolation.process_tree import added_bytes, descendants, most_
 _KEPT_OUTPUT_BYTES = 16384
 _FIRST_LOOK_S, _LEAST_LOOK_S, _MOST_LOOK_S, _LOOK_SHARE = 0.02, 0.05, 0.5, 20.0
 """Time between two looks at the processes: so many times what a look takes, between these ends."""
+_COUNT_S = 0.01
+"""Time between two looks at how many tasks the system has, which shows a burst of forks before it takes the machine."""
 MOST_PROCESSES = 64
 """Processes that a child may have started at one time."""
 MOST_ANSWER_BYTES = 256 << 20
@@ -45,6 +47,7 @@ class Watch:
         self.seen: dict[int, Any] = {}  # with these it is ended where the server cannot
         self._open: list[int] = []
         self._look_at_s, self._added_bytes, self._scale = 0.0, 0, threading.Thread()
+        self._tasks_count = _tasks_count()
 
     def verdict(self) -> tuple[str, Any]:
         """Return verdict and value when the answer is complete, the child is gone, or it is over a limit.
@@ -55,7 +58,7 @@ class Watch:
         self._open, code, self._look_at_s = [self.result, self.output], None, time.monotonic() + _FIRST_LOOK_S
         server_end = self.connection.fileno()
         while True:
-            wait_s = max(0.0, min(self._look_at_s, self.deadline_s) - time.monotonic())
+            wait_s = min(_COUNT_S, max(0.0, min(self._look_at_s, self.deadline_s) - time.monotonic()))
             ready = readable((*self._open, server_end), 0.0 if code is not None else wait_s)
             for pipe in self._open[:]:
                 if pipe in ready:
@@ -71,14 +74,22 @@ class Watch:
                 return "died", code
             if time.monotonic() >= self.deadline_s:
                 return "timeout", _more_bytes(self.child, self.server)
-            if time.monotonic() >= self._look_at_s and (over := self._look()):
+            is_burst = _tasks_count() > self._tasks_count + MOST_PROCESSES
+            if is_burst:  # it must not go on while its processes are counted
+                self._signal_group(signal.SIGSTOP)
+            if (is_burst or time.monotonic() >= self._look_at_s) and (over := self._look()):
                 return over
+            if is_burst:
+                self._signal_group(signal.SIGCONT)
 
     def end_group(self) -> None:
         """End the child and what stayed in its process group, all at once, so that nothing of it can fork meanwhile."""
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
         if self.child:
             with contextlib.suppress(OSError):
-                os.killpg(self.child, signal.SIGKILL)
+                os.killpg(self.child, number)
 
     def _take(self, pipe: int) -> None:
         data = os.read(pipe, 1 << 20)
@@ -103,7 +114,7 @@ class Watch:
             if is_near and not self._scale.is_alive():
                 self._scale = threading.Thread(target=self._weigh, args=(processes,), daemon=True)
                 self._scale.start()
-        end_s = time.monotonic()
+        end_s, self._tasks_count = time.monotonic(), _tasks_count()
         share, least_s = (2.0, _LEAST_LOOK_S / 2) if self._scale.is_alive() else (_LOOK_SHARE, _LEAST_LOOK_S)
         self._look_at_s = end_s + min(_MOST_LOOK_S, max(least_s, share * (end_s - begun_s)))
         return None
@@ -111,6 +122,15 @@ class Watch:
     def _weigh(self, processes: list[Any]) -> None:
         """Note the memory of processes; in a thread of its own, as they can keep it waiting."""
         self._added_bytes = added_bytes(self.server, processes)
+
+
+def _tasks_count() -> int:
+    """Return how many tasks the whole system has (proc_loadavg(5)); 0 where it does not say."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return int(file.read().split()[3].partition("/")[2])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _more_bytes(child: int, server: int) -> int | None:
