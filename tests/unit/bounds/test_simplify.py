@@ -56,6 +56,14 @@ def simplified(workload):
     return products(step), products(least), step.read_bytes, least.read_bytes, {line.name for line in lines}
 
 
+def masked_and_whole(rows, mask, w):
+    return torch.cat((rows, (rows * mask) @ w), 1)
+
+
+def part_and_whole(rows):
+    return rows.tanh() + rows[:1].relu()
+
+
 def last_logits(net, x):
     return net.a(net.n(x))[:, -1]
 
@@ -175,6 +183,30 @@ FIRES = (
      False, [(1, 2, 6, 4), (1, 2, 1, 4), (1, 2, 1, 4)], "single_element", 12 * 16 + 2 * 12 * 4, 0),
     ("normalised groups of one", lambda n, x: n.n(n.a(x)), {"a": nn.Linear(8, 6), "n": nn.GroupNorm(6, 6)}, False,
      [(5, 8)], "single_element", 240, 0),
+    ("mask of a sum of repeats that is also needed",
+     lambda n, x, y, z, w: masked_and_whole((x @ y).repeat(3, 1) + 1, w, z), {}, False,
+     [(5, 8), (8, 6), (6, 4), (6,)], "repeated_operand", 600, 360),
+    ("part and whole of products of one factor", lambda n, x, y, z: part_and_whole(x @ y - x @ z), {}, False,
+     [(5, 8), (8, 6), (8, 6)], "shared_operand", 480, 240),
+    ("more rows by position than computed", lambda n, x, y, z: x.tanh()[z.argmax(1)] @ y, {}, False,
+     [(5, 8), (8, 6), (20, 5)], "product_order", 960, 240),
+    ("rows by position of repeated ones", lambda n, x, y, z: x.repeat(3, 1).tanh()[z.argmax(1)] @ y, {}, False,
+     [(5, 8), (8, 6), (60, 15)], "product_order", 2880, 240),
+    ("masked rows that are all alike",
+     lambda n, x, y, z, w: masked_and_whole((x[:, None].expand(-1, 8) * w) @ y, torch.ones(()), z), {}, False,
+     [(16,), (8, 6), (6, 4), (8,)], "repeated_operand", 1152, 72),
+    ("parts of work on repeated columns",
+     lambda n, x, y: sum(part @ y for part in x[:, :1].tanh().expand(-1, 8).chunk(4)), {}, False, [(20, 8), (8, 6)],
+     "slice_of_pointwise", 960, 0),
+    ("same rows through two layers", lambda n, x, y, z: torch.relu(torch.cat((x, x)) @ y) @ z, {}, False,
+     [(5, 8), (8, 6), (6, 4)], "repeated_operand", 720, 360),
+    ("rows masked by what is known", lambda n, x, y: (x @ y) * (torch.arange(6) < 2)[:, None], {}, False,
+     [(6, 8), (8, 4)], "masked_product", 192, 64),
+    ("interpolation that takes one end", lambda n, x, y: torch.lerp(n.a(x).sum(1, keepdim=True), x @ y, 0.0), LINEAR,
+     False, [(5, 8), (8, 6)], "sum_through_product", 800 + 240, 40),
+    ("attention of queries all alike",
+     lambda n, q, k, v: F.scaled_dot_product_attention(q.expand(1, 2, 6, 4), k, v), {}, False,
+     [(1, 2, 1, 4), (1, 2, 5, 4), (1, 2, 5, 4)], "single_element", 2 * 2 * 6 * 5 * 4, 2 * 2 * 5 * 4),
     ("last of a running sum", lambda n, x: n.a(x).cumsum(1)[:, -1], LINEAR, False, [(2, 5, 8)],
      "last_of_scan", 1600, 320),
     ("slice of one part", lambda n, x: torch.cat([n.a(x), n.b(x)], 1)[:, :20],

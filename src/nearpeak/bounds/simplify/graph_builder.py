@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from nearpeak.bounds.simplify.affine_views import repeated, stored
+from nearpeak.bounds.simplify.affine_views import View, repeated, stored, view
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.operand_facts import note_facts
 from nearpeak.bounds.simplify.patch_chain import PatchChain
@@ -214,7 +214,13 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
         )
     for fact in reader.known.get(index, ()):
         assert reader.patterns is not None
-        reader.graph.facts[inputs[fact.tensor], fact.says] = reader.patterns.without(fact.pattern)
+        number, elements = inputs[fact.tensor], reader.patterns.without(fact.pattern)
+        reader.graph.facts[number, fact.says] = elements
+        shape = reader.graph[number].shape
+        wide = View(tuple(((axis, 1, n),) for axis, n in enumerate(shape) if n > 1), (0,) * len(shape))
+        if len(wide.groups) < len(shape):  # products take factors without dimensions of one element
+            factor = view(reader.graph, number, *wide)
+            reader.graph.facts.setdefault((factor, fact.says), reader.patterns.seen(elements, wide))
     if call.case is None and not call.writes:
         reader.effects += inputs
     results = _results(reader, call, index, form, inputs, lifts)

@@ -357,6 +357,13 @@ def _kept(site: Site) -> list[int] | None:
     return None
 
 
+def _between(site: Site) -> list[int] | None:
+    """Read an interpolation whose weight takes one of both ends alone."""
+    ends = {0: "self", 1: "end"}
+    name = None if site.is_tensor("weight") else ends.get(site.number("weight", -1.0))
+    return [_operand(site, name)] if name and _real(site) else None
+
+
 LIFTS: dict[str, Lift] = {
     "mm": _plain("self", "mat2", "mk", "kn", "mn"),
     "bmm": _plain("self", "mat2", "bmk", "bkn", "bmn"),
@@ -374,6 +381,7 @@ LIFTS: dict[str, Lift] = {
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), _constant(0.0)),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), _constant(1.0)),
     **dict.fromkeys(("full", "full_like", "new_full"), _constant("fill_value")),
+    "lerp": _between,
     "fill": _constant("value"),
     "scalar_tensor": _constant("s"),
     "cat": _concatenated,

@@ -1,12 +1,14 @@
 """Element-level liveness: elements that may be nonzero, and elements that an output of the step depends on."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.operator_arguments import dimensions
+from nearpeak.bounds.simplify.picked_rows import ONE_HOT_ROWS
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 from nearpeak.bounds.value_facts.call_operands import packet
@@ -181,9 +183,16 @@ class _Reader:
         return ways[node.kind]() if node.kind in ways else None
 
     def _first_choice(self, number: int) -> ElementSet:
-        """Return the least that a selection picks: one position, the same in every row, as data may have it."""
-        dimensions_ = picked_dimensions(self._graph, number)
-        return self._patterns.first(self._graph[number].shape, dimensions_) if dimensions_ else None
+        """Return the least that a selection picks: one position, the same in every row, as data may have it.
+
+        More rows by position than there are in the table are not known to leave any out.
+        """
+        dimensions_, node = picked_dimensions(self._graph, number), self._graph[number]
+        source = self._graph[node.inputs[0]] if node.kind == "view" else node
+        is_rows = isinstance(source.options, OperatorCall) and source.options.name == ONE_HOT_ROWS
+        if is_rows and prod(source.shape[:-1]) >= source.shape[-1]:
+            return None
+        return self._patterns.first(node.shape, dimensions_) if dimensions_ else None
 
     def _of_arguments(self, node: Node, stated: OperatorCall, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operator's argument are needed."""

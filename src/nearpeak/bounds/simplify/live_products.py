@@ -132,12 +132,13 @@ class _Order:
 
     def _part(self, members: frozenset[int]) -> tuple[tuple[int, ...], ElementSet]:
         """Return which elements of a part take products."""
+        left = self._left(members)
         if len(members) == 1:
             (operand,) = members
-            left = self._left(members)
             if set(left) == set(self._labels[operand]):
                 return self._labels[operand], self._taking[operand]
-        left = self._left(members)
+            if self._picked[operand].intersection(left):  # a sum over blocks of what it picks from still picks
+                return left, self._patterns.empty(len(left))
         elements = self._patterns.joined([(self._labels[i], self._filled[i]) for i in sorted(members)], left)
         picked = {label for i in members for label in self._picked[i] if self._picked[i] <= set(left)}
         if picked:  # it still picks what it is multiplied by: as data may have it, the first

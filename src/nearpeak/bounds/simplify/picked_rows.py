@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from nearpeak.bounds.simplify.affine_views import reshape
+from nearpeak.bounds.simplify.affine_views import View, reshape
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
 from nearpeak.bounds.simplify.product_sums import product
 from nearpeak.bounds.simplify.value_graph import OperatorCall, Slot
@@ -11,6 +11,8 @@ from nearpeak.core.work.dtype import dtype_of
 
 _COMPUTED = ("product", "add", "pointwise", "join")
 """Kinds of node of which fewer rows may take less work; of other tables, only repeated rows spare any."""
+ONE_HOT_ROWS = "nearpeak.one_hot.default"
+"""Operator that makes one-hot rows of positions."""
 
 
 def _picked(site: Site) -> list[int] | None:
@@ -26,13 +28,16 @@ def _picked(site: Site) -> list[int] | None:
     picks = site.shapes[0][first : len(site.shapes[0]) - (len(shape) - len(places) - first)]
     rows = prod(shape[axis] for axis in axes)
     source = graph[site.node(name)]
-    source = graph[source.inputs[0]] if source.kind == "view" else source
-    is_useful = prod(picks) < rows if source.kind in _COMPUTED else rows < prod(picks)
-    if not rows or not is_useful:
+    groups = [source.options.groups[axis] for axis in axes] if isinstance(source.options, View) else []
+    if any(group and all(place < 0 for place, _, _ in group) for group in groups):  # all rows are alike
+        return None
+    while source.kind == "view":
+        source = graph[source.inputs[0]]
+    if rows in (0, prod(picks)) or (source.kind not in _COMPUTED and prod(picks) < rows):
         return None
     table = reshape(graph, site.node(name), (*shape[:first], rows, *shape[axes.stop :]))
     call = OperatorCall(
-        "nearpeak.one_hot.default",
+        ONE_HOT_ROWS,
         (("indices", tuple(map(Slot, range(len(places))))), ("extents", tuple(shape[axis] for axis in axes))),
     )
     chosen = graph.add("call", places, (*picks, rows), site.dtype, call)

@@ -75,7 +75,7 @@ def distributed_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
         node = graph[number]
         if not contracts(node):
             continue
-        term = opened(graph, node)
+        term = _flattened(graph, opened(graph, node))
         for place, (operand, index) in enumerate(term.operands):
             options = graph[operand].options if graph[operand].kind == "view" else None
             total = operand if options is None else graph[operand].inputs[0]
@@ -92,6 +92,17 @@ def distributed_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
                 total = added(graph, whole, node.dtype)
                 yield Joined(number, total, graph.owner.get(number, -1), (before, after))
                 break
+
+
+def _flattened(graph: Graph, term: Term) -> Term:
+    """Return a term with element-wise products among its operands opened, as masks of sums are."""
+    for place, (operand, _) in enumerate(term.operands):
+        node = graph[operand]
+        inner = opened(graph, node) if isinstance(node.options, Product) and not contracts(node) else None
+        flat = merged(graph, term, place, inner) if inner and len(inner.operands) > 1 else None
+        if flat is not None and len(flat.operands) <= _MOST_OPERANDS:
+            return _flattened(graph, flat)
+    return term
 
 
 def _cores(graph: Graph, numbers: Sequence[int]) -> set[int]:

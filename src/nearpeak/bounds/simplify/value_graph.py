@@ -124,11 +124,15 @@ class Graph:
         return number
 
     def add_part(self, whole: int, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], options: Any) -> int:
-        """Return a node that computes a part of the node `whole`, whose call does that part of its arithmetic."""
+        """Return a node that computes a part of the node `whole`, whose call does that part of its arithmetic.
+
+        Where a rewrite puts other nodes in its place, those of its kind do so: the call that is read does not.
+        """
         count = len(self.nodes)
         part = self.add(kind, inputs, shape, self.nodes[whole].dtype, options)
-        if part == count:
-            self.share(whole, part, prod(shape), prod(self.nodes[whole].shape))
+        for made in range(count, len(self.nodes)):
+            if self.nodes[made].kind == kind:
+                self.share(whole, made, prod(self.nodes[made].shape), prod(self.nodes[whole].shape))
         return part
 
     def share(self, whole: int, part: int, elements: int, of: int) -> None:

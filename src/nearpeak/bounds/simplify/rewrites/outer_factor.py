@@ -13,6 +13,8 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if not contracts(node):
         return None
     assert isinstance(node.options, Product)
+    if len(node.inputs) > 2 and (outer := _apart(graph, node)) is not None:
+        return outer
     for place, number in enumerate(node.inputs):
         inner = _factors(graph, number)
         if inner is None or len(node.inputs) + len(inner.operands) - 1 > _MOST_FACTORS:
@@ -25,6 +27,32 @@ def _rule(graph: Graph, node: Node) -> int | None:
         term = merged(graph, opened(graph, node), place, inner)
         return None if term is None else placed(graph, term, node.dtype)
     return None
+
+
+def _apart(graph: Graph, node: Node) -> int | None:
+    """Return the outer product of products that have no label in common; none where all have some."""
+    term = opened(graph, node)
+    moves = [{label for _, steps in index for label, _ in steps} for _, index in term.operands]
+    groups: list[tuple[set[int], list[int]]] = []
+    for place, own in enumerate(moves):
+        joined = [group for group in groups if group[0] & own]
+        groups = [group for group in groups if group not in joined]
+        groups.append(
+            (own.union(*(labels for labels, _ in joined)), sorted([place, *(i for _, p in joined for i in p)]))
+        )
+    if len(groups) < 2:
+        return None
+    out = [label for axis in term.axes for label in axis]
+    operands = []
+    for labels, places in groups:
+        left = tuple((label,) for label in out if label in labels)
+        sizes = {label: n for label, n in term.sizes.items() if label in labels}
+        part = placed(graph, Term(tuple(term.operands[place] for place in places), left, sizes), node.dtype)
+        if part is None:
+            return None
+        operands.append((part, tuple((0, ((label, 1),)) for (label,) in left)))
+    sizes = {label: n for label, n in term.sizes.items() if label in out}
+    return placed(graph, Term(tuple(operands), term.axes, sizes, term.factor), node.dtype)
 
 
 def _factors(graph: Graph, number: int) -> Term | None:

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from nearpeak.bounds.simplify.affine_views import repeated, reshape
+from nearpeak.bounds.simplify.affine_views import View, repeated, reshape, selected
 from nearpeak.bounds.simplify.operator_arguments import dimensions
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
@@ -36,7 +36,7 @@ def _whole_layer(graph: Graph, node: Node, stated: OperatorCall, name: str) -> i
     if name == "attention":
         value = graph[node.inputs[2]].shape
         is_one = value[2] == 1 and value[:2] == node.shape[:2] and not (stated.result or stated.value("dropout_p"))
-        return repeated(graph, node.inputs[2], node.shape) if is_one else None
+        return repeated(graph, node.inputs[2], node.shape) if is_one else _one_query(graph, node, stated)
     if name == "native_layer_norm":
         normalised = stated.value("normalized_shape")
         bias_shape = shape[-len(normalised) :] if isinstance(normalised, tuple) and normalised else (0,)
@@ -51,6 +51,21 @@ def _whole_layer(graph: Graph, node: Node, stated: OperatorCall, name: str) -> i
     if not isinstance(bias, Slot):
         return graph.constant(0.0, node.shape, node.dtype)
     return repeated(graph, reshape(graph, node.inputs[bias.position], bias_shape), node.shape)
+
+
+def _one_query(graph: Graph, node: Node, stated: OperatorCall) -> int | None:
+    """Return attention of queries that are all alike as that of one of them, repeated; none elsewhere."""
+    queries = graph[node.inputs[0]]
+    alike = isinstance(queries.options, View) and all(axis < 0 for axis, _, _ in queries.options.groups[2])
+    blind = not stated.value("is_causal") and stated.value("mask") is None and not stated.value("dropout_p")
+    if not (alike and blind and queries.shape[2] > 1 and graph.call >= 0) or stated.result:
+        return None
+    first = selected(graph, node.inputs[0], 2, 0, 1)
+    shape = (*node.shape[:2], 1, *node.shape[3:])
+    one = graph.add("call", (first, *node.inputs[1:]), shape, node.dtype, stated)
+    graph.parts[one] = (graph.call, 1, node.shape[2])
+    graph.owner.pop(one, None)
+    return repeated(graph, one, node.shape)
 
 
 REWRITE = Rewrite(

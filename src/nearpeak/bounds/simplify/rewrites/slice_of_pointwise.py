@@ -11,8 +11,9 @@ def _rule(graph: Graph, node: Node) -> int | None:
     assert isinstance(node.options, View)
     if source.kind not in ("pointwise", "add", "product") or not is_part(node, source.shape):
         return None
+    if source.kind == "add" and _shares(graph, source):
+        return None  # formed as one product, it has parts like any other; the search takes parts of such sums
     if source.kind == "product":
-        assert isinstance(node.options, View)
         if contracts(source):
             return None
         term = merged(graph, view_term(graph, node.inputs[0], node.options), 0, opened(graph, source))
@@ -21,6 +22,20 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if source.kind == "add":
         return added(graph, parts, node.dtype)
     return graph.add_part(node.inputs[0], "pointwise", tuple(parts), node.shape, source.options)
+
+
+def _shares(graph: Graph, total: Node) -> bool:
+    """Say whether a sum adds up products that share an operand."""
+    seen = set[int]()
+    for summand in map(graph.__getitem__, total.inputs):
+        core = summand
+        while core.kind in ("view", "product") and len(core.inputs) == 1:
+            core = graph[core.inputs[0]]
+        operands = set(core.inputs) if contracts(core) else set()
+        if seen & operands:
+            return True
+        seen |= operands
+    return False
 
 
 REWRITE = Rewrite(
