@@ -359,7 +359,7 @@ def _kept(site: Site) -> list[int] | None:
 
 def _between(site: Site) -> list[int] | None:
     """Read an interpolation whose weight takes one of both ends alone."""
-    ends = {0: "self", 1: "end"}
+    ends = {0.0: "self", 1.0: "end"}
     name = None if site.is_tensor("weight") else ends.get(site.number("weight", -1.0))
     return [_operand(site, name)] if name and _real(site) else None
 
