@@ -4,7 +4,7 @@
 # jumps to any bin. Beside it a state is off or on and adds a gap of whole bins (a device between two clocks). A
 # value is level plus state plus noise; noise keeps a part of its last deviation. Far values cost a bounded
 # amount, so that a spike is not a jump. Everything is counted in whole units, FINE of them to a bin, so that
-# densities are read from tables.
+# densities are read from tables. These loops are for machine code; `level_arrays` does the same for little work.
 
 import math
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.base.compilation import compiled_sums, room, room_of_rows
+from nearpeak.base.compilation import ALWAYS_COMPILED, compiled_sums, room, room_of_rows
 
 FINE = 4
 """Units of a bin."""
-_PLAIN_STEPS = 1_000_000
-"""Steps that plain Python takes less time for than compiling does, about a microsecond each."""
+_PLAIN_STEPS = 20_000_000
+"""Values times bins, of all passes, that `level_arrays` takes less time for than compiling does, 0.15 µs each."""
 Floats = NDArray[np.float64]
 Units = NDArray[np.int64]
 
@@ -50,12 +50,7 @@ class Motion(NamedTuple):
     """Chance that the level jumps."""
 
 
-def _bin_steps(units: Any, bins: int, *_others: Any) -> int:
-    """Return the steps of a pass over a series: one for each value and bin."""
-    return len(units) * bins
-
-
-@compiled_sums()
+@compiled_sums(ALWAYS_COMPILED)
 def likelihoods(tables: Any, gap: int, now: int, before: int, near: Any, wide: Any) -> None:
     """Fill, for every bin, the densities of value `now` after value `before`.
 
@@ -77,7 +72,7 @@ def likelihoods(tables: Any, gap: int, now: int, before: int, near: Any, wide: A
         off_row[k] = expected[now - k * FINE - on + half]
 
 
-@compiled_sums(_PLAIN_STEPS, items=_bin_steps)
+@compiled_sums(_PLAIN_STEPS)
 def forward(units: Any, bins: int, tables: Any, motion: Any, filtered: Any) -> float:
     """Return the log likelihood of the values; fill the chance of every level and state given the values so far.
 
@@ -121,7 +116,7 @@ def forward(units: Any, bins: int, tables: Any, motion: Any, filtered: Any) -> f
     return log_likelihood
 
 
-@compiled_sums()
+@compiled_sums(ALWAYS_COMPILED)
 def _finish(off: Any, on: Any, scale: float, filtered: Any, t: int) -> None:
     """Scale the chances of a value so that they add up to 1, and keep them where they are asked for."""
     for k in range(len(off)):
@@ -132,7 +127,7 @@ def _finish(off: Any, on: Any, scale: float, filtered: Any, t: int) -> None:
             filtered[t][0][k], filtered[t][1][k] = off[k], on[k]
 
 
-@compiled_sums()
+@compiled_sums(ALWAYS_COMPILED)
 def _drifted(now: Any, spread: Any, motion: Any) -> None:
     """Fill where the levels are after staying or drifting; the ends of the grid keep what would leave it."""
     last = len(now) - 1
@@ -143,7 +138,7 @@ def _drifted(now: Any, spread: Any, motion: Any) -> None:
     spread[last] = (stay + side) * now[last] + side * now[last - 1]
 
 
-@compiled_sums()
+@compiled_sums(ALWAYS_COMPILED)
 def _sum(chances: Any) -> float:
     total = 0.0
     for k in range(len(chances)):
@@ -151,7 +146,7 @@ def _sum(chances: Any) -> float:
     return total
 
 
-@compiled_sums()
+@compiled_sums(ALWAYS_COMPILED)
 def _moments(off: Any, on: Any) -> tuple[float, float, float]:
     """Return the sum of the chances of bins, and their first two moments."""
     sum0 = sum1 = sum2 = 0.0
@@ -161,7 +156,7 @@ def _moments(off: Any, on: Any) -> tuple[float, float, float]:
     return sum0, sum1, sum2
 
 
-@compiled_sums(_PLAIN_STEPS // 5, items=_bin_steps)
+@compiled_sums(ALWAYS_COMPILED)
 def jumps(units: Any, bins: int, tables: Any, motion: Any, filtered: Any, table: Any) -> None:
     """Fill, for every value, the chance that the level jumped to it, and the jump's mean and variance in bins.
 

@@ -1,11 +1,13 @@
 """Maximum-likelihood noise parameters of a series: level grid, density tables, parameter search."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from nearpeak.judgement.level_arrays import Moves, moves_of, passed_backward, passed_forward
 from nearpeak.judgement.level_filter import FINE, Floats, Motion, Tables, Units, forward, jumps
 
 HAZARD_RATIO = 1 / 200
@@ -28,6 +30,8 @@ FAR_RATIO = 0.02
 MOST_BINS = 400
 MARGIN_BINS = 40
 """Values further off the grid than this are taken as lying at this distance."""
+MOST_MOVES = 1_000_000
+"""Values times bins times choices that are gathered at once."""
 SCALE, SKEW, CARRY, DRIFT, GAP, RATE = 0, 1, 2, 3, 4, 5
 _CHOICES = np.array([SCALES.size, SKEWS.size, CARRIED.size, DRIFTS.size, 0, len(RATES)])
 _FIRST = np.array([2, 1, 0, 1, 0, 0])
@@ -96,43 +100,51 @@ def motion_of(choice: Units) -> Motion:
     return Motion(int(choice[GAP]), up, down, float(DRIFTS[choice[DRIFT]]), HAZARD_RATIO)
 
 
-def evidence(choice: Units, grid: Grid) -> float:
-    """Return the log likelihood of the values under one choice."""
-    return float(forward(grid.units, grid.bins, _tables_of(choice, grid), motion_of(choice), np.empty((0, 2, 1))))
+def evidence(choices: Sequence[Units], grid: Grid) -> Floats:
+    """Return the log likelihood of the values under each choice; all of them have a gap, or none has."""
+    size = grid.units.size * grid.bins
+    if not forward.is_plain_for(size * len(choices)):
+        unfilled = np.empty((0, 2, 1))
+        return np.array([
+            forward.machine_code(grid.units, grid.bins, _tables_of(choice, grid), motion_of(choice), unfilled)
+            for choice in choices
+        ])  # fmt: skip
+    count = max(1, MOST_MOVES // size)
+    parts = (choices[start : start + count] for start in range(0, len(choices), count))
+    return np.concatenate([passed_forward(_moves(part, grid), np.empty(0)) for part in parts])
+
+
+def _moves(choices: Sequence[Units], grid: Grid) -> Moves:
+    tables = [_tables_of(choice, grid) for choice in choices]
+    return moves_of(grid.units, grid.bins, tables, [motion_of(choice) for choice in choices])
+
+
+def _best_of(choice: Units, best: float, part: int, values: Sequence[int], grid: Grid) -> float:
+    """Set `part` to which of `values` explains the series better than `best`; return the log likelihood."""
+    tried = [choice.copy() for _ in values]
+    for one, value in zip(tried, values, strict=True):
+        one[part] = value
+    found = evidence(tried, grid)
+    place = int(np.argmax(found))
+    if found[place] > best:
+        choice[part] = tried[place][part]
+    return max(best, float(found[place]))
 
 
 def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -> float:
     """Set each of `parts` in turn to what explains the values best; return the log likelihood."""
     for part in parts:
-        best_place = choice[part]
-        for other in range(_CHOICES[part]):
-            if other == choice[part]:
-                continue
-            tried = choice.copy()
-            tried[part] = other
-            value = evidence(tried, grid)
-            if value > best:
-                best, best_place = value, other
-        choice[part] = best_place
+        best = _best_of(choice, best, part, [other for other in range(_CHOICES[part]) if other != choice[part]], grid)
     return best
 
 
 def _best_gap(choice: Units, grid: Grid) -> float:
     """Set the gap between two states that explains the values best; return the log likelihood."""
-    best, best_gap, gap = -np.inf, 0, 3
-    while gap < min(grid.bins, 60):
-        choice[GAP] = gap
-        value = evidence(choice, grid)
-        if value > best:
-            best, best_gap = value, gap
-        gap += 1 + gap // 6
-    for gap in (best_gap - 1, best_gap + 1):
-        choice[GAP] = gap
-        value = evidence(choice, grid)
-        if value > best:
-            best, best_gap = value, gap
-    choice[GAP] = best_gap
-    return best
+    gaps = [3]
+    while gaps[-1] + 1 + gaps[-1] // 6 < min(grid.bins, 60):
+        gaps.append(gaps[-1] + 1 + gaps[-1] // 6)
+    best = _best_of(choice, -np.inf, GAP, gaps, grid)
+    return _best_of(choice, best, GAP, [int(choice[GAP]) - 1, int(choice[GAP]) + 1], grid)
 
 
 def _grid_with_slope(x: Floats) -> Grid:
@@ -143,7 +155,7 @@ def _grid_with_slope(x: Floats) -> Grid:
     if abs(slope) * x.size * FINE < 6 * plain.spread * plain.width:
         return plain
     sloped = grid_of(x, slope)
-    gain = evidence(_FIRST, sloped) - evidence(_FIRST, plain) - x.size * math.log(sloped.width / plain.width)
+    gain = evidence([_FIRST], sloped)[0] - evidence([_FIRST], plain)[0] - x.size * math.log(sloped.width / plain.width)
     return sloped if gain > SLOPE_COST else plain
 
 
@@ -154,16 +166,22 @@ def searched(x: Floats, table: Floats) -> None:
     """
     grid = _grid_with_slope(x)
     start = _FIRST.copy()
-    best = _descended(start, evidence(start, grid), (CARRY, DRIFT, SCALE, SKEW, CARRY, DRIFT), grid)
+    best = _descended(start, float(evidence([start], grid)[0]), (CARRY, DRIFT, SCALE, SKEW, CARRY, DRIFT), grid)
     two = start.copy()
     two[CARRY], two[DRIFT] = 0, min(start[DRIFT], 1)
     value = _best_gap(two, grid) if grid.bins > 4 else -np.inf
     if value > best - GAP_HOPE:
         value = _descended(two, value, (SCALE, DRIFT, RATE, CARRY, SKEW), grid)
     choice = two if value - GAP_COST > best else start
-    filtered = np.empty((x.size, 2, grid.bins))
-    tables, motion = _tables_of(choice, grid), motion_of(choice)
-    forward(grid.units, grid.bins, tables, motion, filtered)
-    jumps(grid.units, grid.bins, tables, motion, filtered, table)
+    if forward.is_plain_for(x.size * grid.bins):
+        moves = _moves([choice], grid)
+        filtered = np.empty_like(moves.wide)
+        passed_forward(moves, filtered)
+        passed_backward(moves, filtered, table)
+    else:
+        filtered = np.empty((x.size, 2, grid.bins))
+        tables, motion = _tables_of(choice, grid), motion_of(choice)
+        forward.machine_code(grid.units, grid.bins, tables, motion, filtered)
+        jumps(grid.units, grid.bins, tables, motion, filtered, table)
     table[:, 1] *= grid.width
     table[:, 2] *= grid.width**2
