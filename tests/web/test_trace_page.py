@@ -95,3 +95,12 @@ def test_an_event_of_a_finding_leads_to_its_slice(opened):
         "() => { const { top } = document.getElementById('picture').getBoundingClientRect();"
         " return top >= 0 && top < innerHeight; }"
     )
+
+
+def test_the_button_switches_light_and_dark_and_draws_the_timeline_anew(opened):
+    before = opened.locator("#picture").screenshot()
+    opened.click("#theme")
+    opened.wait_for_timeout(100)
+    assert opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 26)"
+    assert opened.locator("#picture").screenshot() != before
+    assert opened.locator(".links a").count() >= 5

@@ -43,7 +43,7 @@ def test_a_page_says_for_each_device_whether_autocast_pays(problem, tmp_path):
     assert done.exit_code == 0, done.output
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
-    assert text.count("<h2>") == 2
+    assert text.count("<h2 ") == 2
     assert "autocast does not pay" in text
     assert "default-src 'none'" in text
     assert "http" not in text.split("</style>")[1]

@@ -5,6 +5,7 @@ import re
 import pytest
 from tests.unit.reports.factory import HOSTILE
 
+from nearpeak.reports.analysis.html import hash_of
 from nearpeak.reports.document import Cell, Details, Document, Heading, Items, Span, Table, Text, columns
 from nearpeak.reports.document.html import to_html
 from nearpeak.reports.document.markdown import to_markdown
@@ -83,6 +84,22 @@ def test_a_page_asks_nothing_of_a_network_and_defines_the_colours_that_it_uses()
     assert "default-src 'none'" in page
     assert not re.search(r"""(src|href)=["']https?:""", page)
     assert set(re.findall(r"var\((--[a-z0-9-]+)", page)) <= set(re.findall(r"(--[a-z0-9-]+)\s*:", page))
+
+
+def test_a_page_has_a_menu_of_its_parts_and_a_switch_that_its_policy_lets_run():
+    page = to_html(Document(title="A report", blocks=[Heading("One & two"), "text", Heading("Three"), "more"]))
+    assert re.findall(r'<a href="#(part-\d)">(.*?)</a>', page) == [("part-0", "One &amp; two"), ("part-1", "Three")]
+    assert re.findall(r'<h2 id="(part-\d)">', page) == ["part-0", "part-1"]
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert 'getElementById("theme")' in script
+    assert f"script-src '{hash_of(script)}'" in page
+
+
+def test_lines_of_a_page_break_neither_inside_an_option_nor_inside_a_short_name():
+    page = to_html(Document(title="A report", blocks=["pass --no-check or tp=2,schedule=interleaved:4", "a/" * 20]))
+    assert '<span class="name">--no-check</span>' in page
+    assert "tp=2,<wbr>schedule=interleaved:4</p>" in page
+    assert f'<span class="long">{"a/" * 20}</span>' in page
 
 
 def test_a_terminal_writes_folded_blocks_or_their_summary():

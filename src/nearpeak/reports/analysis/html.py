@@ -36,7 +36,7 @@ def render(analysis: Analysis, grid: SizeGrid | None = None) -> str:
     Args:
         grid: answers at other sizes and in other formats, among which controls of the page choose.
     """
-    style, script = stylesheet(), (FOLDER / "script.js").read_text("utf-8")
+    style, script = stylesheet(), text_of("theme.js", "script.js")
     plot = roofline.plot_of(analysis)
     return (
         _environment()
@@ -62,12 +62,17 @@ def render(analysis: Analysis, grid: SizeGrid | None = None) -> str:
 
 def stylesheet() -> str:
     """Return what the pages of reports share, colours included, as CSS."""
-    return palette() + (FOLDER / "style.css").read_text("utf-8")
+    return palette() + text_of("style.css")
+
+
+def text_of(*names: str) -> str:
+    """Return styles or scripts of pages, one after the other."""
+    return "".join((FOLDER / name).read_text("utf-8") for name in names)
 
 
 def palette() -> str:
     """Return the colours and typefaces of all pages, light and dark, as CSS."""
-    return (FOLDER / "palette.css").read_text("utf-8")
+    return text_of("palette.css")
 
 
 def used_assumptions(analysis: Analysis) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from nearpeak.reports.analysis.html import FOLDER, embedded, hash_of, stylesheet
+from nearpeak.reports.analysis.html import embedded, hash_of, stylesheet, text_of
 from nearpeak.reports.document import (
     Block,
     Cell,
@@ -35,7 +35,7 @@ _FRAME = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
-script-src {policy}; base-uri 'none'; form-action 'none'">
+script-src '{policy}'; base-uri 'none'; form-action 'none'">
 <title>{title}</title>
 <style>{style}</style>
 </head>
@@ -44,11 +44,15 @@ script-src {policy}; base-uri 'none'; form-action 'none'">
 <header class="masthead">
 {masthead}
 </header>
+<nav class="bar" aria-label="Report">
+  <span class="links">{links}</span>
+  <button type="button" id="theme" aria-label="Switch between light and dark">Light / dark</button>
+</nav>
 <main id="report">
 {main}
 </main>
 <footer><p class="note">{foot}</p></footer>
-{script}
+{data}<script>{script}</script>
 </body>
 </html>
 """
@@ -66,17 +70,23 @@ tables below say the same in figures"></canvas></div>
 
 def to_html(document: Document) -> str:
     """Return the document as a page."""
-    style, scripts, policy = stylesheet() + (FOLDER / "document.css").read_text("utf-8"), "", "'none'"
+    style, code, data = stylesheet() + text_of("document.css"), text_of("theme.js"), ""
     for block in document.blocks:
         if isinstance(block, Timeline):
-            code = (FOLDER / "timeline.js").read_text("utf-8")
-            data = embedded(timeline_data(block))
-            scripts = f'<script type="application/json" id="data">{data}</script>\n<script>{code}</script>'
-            policy = f"'{hash_of(code)}'"
+            code += text_of("timeline.js")
+            data = f'<script type="application/json" id="data">{embedded(timeline_data(block))}</script>\n'
+    main, links = "\n".join(_sections(document.blocks)), list[str]()
+    levels = "2" if main.count("<h2>") > 1 else "23"
+
+    def numbered(heading: re.Match[str]) -> str:
+        links.append(f'<a href="#part-{len(links)}">{re.sub("<[^>]*>", "", heading[2])}</a>')
+        return f'<h{heading[1]} id="part-{len(links) - 1}">{heading[2]}</h{heading[1]}>'
+
+    main = re.sub(rf"<h([{levels}])>(.*?)</h\1>", numbered, main)
     return _FRAME.format(
-        policy=policy, title=safe(f"{document.title}: {document.kicker.lower()}"), style=style,
-        masthead="\n".join(_masthead(document)), main="\n".join(_sections(document.blocks)), foot=safe(document.foot),
-        script=scripts,
+        policy=hash_of(code), title=safe(f"{document.title}: {document.kicker.lower()}"), style=style,
+        masthead="\n".join(_masthead(document)), links="".join(links), main=main, foot=safe(document.foot), data=data,
+        script=code,
     )  # fmt: skip
 
 
@@ -85,7 +95,7 @@ def to_fragment(document: Document) -> str:
 
     A timeline, which is drawn by a script, becomes a page of its own in a closed frame.
     """
-    style = (FOLDER / "notebook.css").read_text("utf-8")
+    style = text_of("notebook.css")
     parts: list[str] = []
     for block in document.blocks:
         if isinstance(block, Timeline):
@@ -105,6 +115,13 @@ def to_fragment(document: Document) -> str:
 def safe(text: str) -> str:
     """Return text as HTML shows it, without control characters."""
     return escape(clean(text))
+
+
+def _flowing(text: str) -> str:
+    """Return text as HTML whose lines break after the commas of `tp=2,pp=4`, in words of 25 letters, in no option."""
+    text = re.sub(r",(?=[a-z])", ",<wbr>", safe(text))
+    text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="name">\g<0></span>', text)
+    return re.sub(r"[^\s<>]{25,}", r'<span class="long">\g<0></span>', text)
 
 
 def keys(colours: Sequence[tuple[str, str]]) -> str:
@@ -128,8 +145,8 @@ def ends(*texts: str) -> str:
 def _masthead(document: Document) -> Iterator[str]:
     yield f'<p class="kicker">{safe(document.kicker)} <span aria-hidden="true">·</span> nearpeak</p>'
     yield f"<h1>{safe(document.title)}</h1>"
-    yield from [f'<p class="subject">{safe(document.subject)}</p>'] if document.subject else []
-    yield from [f'<p class="lede">{safe(document.lead)}</p>'] if document.lead else []
+    yield from [f'<p class="subject">{_flowing(document.subject)}</p>'] if document.subject else []
+    yield from [f'<p class="lede">{_flowing(document.lead)}</p>'] if document.lead else []
     if document.figures:
         cells = (f'<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd><dd class="note">{safe(note)}</dd></div>'
                  for name, value, note in document.figures)  # fmt: skip
@@ -148,7 +165,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[str]:
 
 def _block(block: Block) -> Iterator[str]:
     if isinstance(block, str):
-        yield f"<p>{safe(block)}</p>" if block else ""
+        yield f"<p>{_flowing(block)}</p>" if block else ""
     elif isinstance(block, Heading):
         yield f"<h{block.level}>{_words(block.words)}</h{block.level}>"
     elif isinstance(block, Text):
@@ -174,7 +191,7 @@ def _words(words: Running, style: str = "") -> str:
 
 
 def _span(span: Span) -> str:
-    text, names = safe(span.text), span.style.split()
+    text, names = _flowing(span.text), span.style.split()
     text = f"<code>{text}</code>" if "code" in names else text
     text = f"<b>{text}</b>" if "strong" in names else text
     for name in names:
@@ -208,7 +225,7 @@ def _cell(column: Column, cell: Cell) -> str:
         return f'<td class="amount"><i style="width:{share:.2f}%"></i></td>' if share else "<td></td>"
     hint = f' title="{safe(cell.hint)}"' if cell.hint else ""
     kind = " class=num" if column.is_number else "" if column.title else " class=sign"
-    text = re.sub(r",(?=[a-z])", ",<wbr>", _span(Span(cell.text.replace("\n", ""), cell.kind)))  # tp=2,pp=4
+    text = _span(Span(cell.text.replace("\n", ""), cell.kind))
     return f"<td{kind}{hint}>{text}</td>"
 
 

@@ -248,7 +248,7 @@
     drawSizes();
   }
 
-  // ---- target and theme -----------------------------------------------------------------------------------------
+  // ---- target ---------------------------------------------------------------------------------------------------
   const choose = (number) => {
     state.target = number;
     for (const one of document.querySelectorAll(".for-target")) one.toggleAttribute("hidden", Number(one.dataset.target) !== number);
@@ -263,14 +263,6 @@
   for (const one of document.querySelectorAll("input[name=target]")) one.addEventListener("change", () => choose(Number(one.value)));
 
   const root = document.documentElement;
-  const stored = () => { try { return localStorage.getItem("nearpeak-theme"); } catch { return null; } };
-  if (stored()) root.dataset.theme = stored();
-  byId("theme").addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    try { localStorage.setItem("nearpeak-theme", root.dataset.theme); } catch { /* a page opened from a file may have no storage */ }
-  });
-
   // #target=2 in the address opens the page on that target.
   const asked = Number((/target=(\d+)/.exec(location.hash) || [])[1] || 0);
   choose(asked < data.targets.length ? asked : 0);
