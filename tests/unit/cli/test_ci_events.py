@@ -161,6 +161,15 @@ def kept(job):
     return file.read_text() if fetch_history(job.folder, "origin", BRANCH, file) else ""
 
 
+def test_the_log_of_a_job_holds_what_its_commands_print_and_their_errors_in_any_encoding(tmp_path, monkeypatch, capsys):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nprintf 'gr\\374n\\n'\necho $PYTHONIOENCODING\necho refused >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    assert command._nearpeak("gate") == 3
+    assert capsys.readouterr() == ("gr\ufffdn\nutf-8\nrefused\n", "")
+
+
 @pytest.mark.parametrize("name", GITHUB)
 def test_an_event_of_github_writes_what_it_may_and_no_more(job, tmp_path, name):
     assert job.run(github(job, name, tmp_path)) == 0

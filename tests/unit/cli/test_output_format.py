@@ -1,6 +1,7 @@
 """Text or JSON and completed words, for every command alike."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import typer
 
 import nearpeak.cli
 from nearpeak.cli import application, main
+from nearpeak.cli.shared.output_format import with_text_option
 
 GEMM = ("gemm", "m=64", "n=64", "k=64", "dtype=bf16")
 
@@ -44,14 +46,25 @@ def test_every_command_has_text_and_json():
 def test_commands_that_say_what_they_did_say_it_as_json_too(run, tmp_path):
     words = ("export", *GEMM, "--to", str(tmp_path / "kernels"))
     code, out, err = run(*words, "--json")
-    assert (code, err) == (0, "")
-    assert [json.loads(line) for line in out.splitlines()] == [
+    assert (code, out) == (0, "")
+    assert [json.loads(line) for line in err.splitlines()] == [
         {"message": f"wrote 1 of 1 case below {tmp_path / 'kernels'}"}
     ]
     code, out, err = run("export", *GEMM, "--json")
     assert (code, out) == (2, "")
     assert err.startswith("nearpeak: export: --to is missing")
     assert run(*words, "--json", "--text")[0] == 2
+
+
+def test_messages_stay_out_of_the_data_and_a_last_line_needs_no_end(capsys):
+    def command():
+        sys.stderr.write("16 of 20 cases are left out\n")
+        sys.stdout.write('{"op":"gemm"}\nwritten')
+
+    with_text_option(command)(in_messages=True, in_words=False)
+    captured = capsys.readouterr()
+    assert captured.out == '{"op":"gemm"}\n{"message":"written"}\n'
+    assert captured.err == '{"message":"16 of 20 cases are left out"}\n'
 
 
 def test_no_command_decides_by_itself_what_it_prints():

@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from nearpeak import __all__ as public
-from nearpeak.mcp_server.stdio_service import server_of
+from nearpeak.mcp_server.stdio_service import schema_text, server_of
 
 GEMM = "gemm m=64 n=64 k=64 dtype=fp32"
 READING = ("bound", "predict", "explain", "analyze_trace", "show_targets", "show_operators")
@@ -64,6 +64,19 @@ def test_every_tool_is_listed_with_a_schema_of_arguments_and_whether_it_runs_cod
         assert all("description" in about for about in tool.input_schema["properties"].values()), tool.name
         assert tool.output_schema["type"] == "object"
     assert {"bound", "predict", "explain", "validate", "measure", "compare"} <= set(public)
+
+
+def test_the_printed_schema_names_every_tool_and_what_it_takes(tmp_path):
+    server = server_of(tmp_path, may_run=False)
+    tools = json.loads(schema_text(server, json=True))
+    assert sorted(tool["name"] for tool in tools) == sorted((*READING, *RUNNING))
+    assert all(tool["description"] and tool["schema"]["properties"] for tool in tools)
+    text = schema_text(server, json=False)
+    for tool in tools:
+        needed = tool["schema"].get("required", [])
+        assert f"{tool['name']}: " in text
+        for name in tool["schema"]["properties"]:
+            assert f"  {name}{'' if name in needed else ' (optional)'}: " in text
 
 
 def test_bound_and_prediction_of_a_case_come_as_data(ask):

@@ -110,6 +110,16 @@ def test_a_few_kernels_that_lie_far_from_all_others_are_left_out_and_named(tmp_p
     assert timelines(trace)[0].kernel_sum_ns == 28 * 50_000
 
 
+def test_a_second_window_of_a_trace_keeps_its_steps_however_late_it_begins(tmp_path):
+    events = steps_of_kernels(10, 10, {0: 50}, 60)
+    for event in events:
+        if event["ts"] >= BASE_US + 8 * 600:
+            event["ts"] += 1_200_000_000
+    trace = read_trace(written(tmp_path / "t.json", events))
+    assert losses_of(trace, "dropped") == {}
+    assert timelines(trace)[0].kernel_sum_ns == 100 * 50_000
+
+
 def test_a_device_whose_clock_is_a_day_late_keeps_its_work_and_no_step_takes_hours(tmp_path):
     events = steps_of_kernels(2, 10, {0: 50}, 60)
     for event in events:

@@ -42,6 +42,12 @@ class MessageLines(TextIOBase):
         """Flush the stream below."""
         self._stream.flush()
 
+    def close(self) -> None:
+        """Write the line that was begun; the stream below stays open."""
+        if self._begun:
+            self.write("\n")
+        super().close()
+
 
 def add_text_option(app: typer.Typer) -> None:
     """Give every command of an application the options `--text` and `--json`, and tell it which one holds.
@@ -88,7 +94,7 @@ def with_text_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_messages(command: Callable[..., Any], parameters: list[inspect.Parameter]) -> Callable[..., Any]:
-    """Return a command that prints lines with `--text` and `--json`."""
+    """Return a command that prints lines with `--text` and `--json`; what it says on stderr stays apart from data."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     added = [
         inspect.Parameter(name, kind, default=default, annotation=bool)
@@ -99,7 +105,8 @@ def _with_messages(command: Callable[..., Any], parameters: list[inspect.Paramet
     def run(**values: Any) -> Any:
         if not as_json(json=values.pop("in_messages"), text=values.pop("in_words")):
             return command(**values)
-        with redirect_stdout(MessageLines(sys.stdout)) as lines, redirect_stderr(lines):
+        out, messages = MessageLines(sys.stdout), MessageLines(sys.stderr)
+        with out, messages, redirect_stdout(out), redirect_stderr(messages):
             return command(**values)
 
     return _with_parameters(run, [*parameters, *added])

@@ -83,9 +83,12 @@ def ci(
 
 
 def _nearpeak(*words: str) -> int:
-    """Return the exit code of another command of nearpeak, which prints text into the job's log."""
+    """Return the exit code of another command of nearpeak, which prints text into the job's log, errors included."""
     command = [sys.executable, "-m", "nearpeak", *words, "--text"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    ) as child:  # fmt: skip
         for line in child.stdout or ():
             sys.stdout.write(line)
             sys.stdout.flush()

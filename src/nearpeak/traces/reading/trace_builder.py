@@ -11,13 +11,16 @@ from nearpeak.core.traces.trace import DEVICE_KINDS, END, EventKind, Loss, Trace
 from nearpeak.traces.reading.event_links import enclosing, launches
 from nearpeak.traces.reading.stream_order import with_possible_times
 from nearpeak.traces.timeline.kernel_names import family_of
-from nearpeak.traces.timeline.trace_columns import MISSING, Column, Texts, Trace
+from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Texts, Trace
 
 Array = npt.NDArray[Any]
 FARTHEST_NS = 30 * 86_400 * 10**9
 """Events that lie farther than 30 days from the others were never timed; nor were such that long."""
 _APART_NS, _APART_RATIO, _APART_SHARE = 600 * 10**9, 100, 0.25
-"""A few calls and device events at this distance from all others, and at so many times their span, were not timed."""
+"""A few calls and device events at this distance from all others, and at so many times their span, were not timed.
+
+A window of its own holds the calls of most of its work; events that lost their times do not lie beside theirs.
+"""
 _LATE_NS = 10**9
 """Within this time of 0, or of their own span, events begin whose clock was set to 0 for them."""
 _MOMENTS = np.array([EventKind.INSTANT, EventKind.COUNTER], np.int8)
@@ -105,7 +108,7 @@ def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
     near &= (raw.start_ns >= first) & (raw.start_ns <= last)
     rows = np.flatnonzero(near & np.isin(raw.kind, _NAMED))
     apart = np.zeros_like(near)
-    apart[rows[_apart(raw.start_ns[rows])]] = True
+    apart[_apart(raw, rows)] = True
     twice = np.zeros_like(near)
     twice[_repeated(raw, np.flatnonzero(near & np.isin(raw.kind, np.array(DEVICE_KINDS, np.int8))))] = True
     faults = (
@@ -124,17 +127,31 @@ def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
     return near & ~apart & ~twice, losses
 
 
-def _apart(start: Array) -> Array:
-    """Return the places of the few events that lie far from all others, whose span is short beside that distance."""
+def _apart(raw: _Raw, rows: Array) -> Array:
+    """Return the few of these rows that lie far from all others, whose span is short, and are no window alone."""
+    start = raw.start_ns[rows]
     order = np.argsort(start, kind="stable")
     group = np.concatenate([[0], np.cumsum(np.diff(start[order]) >= _APART_NS)])[: len(order)]
     if not len(order) or not group[-1]:
-        return order[:0]
+        return rows[:0]
     main = start[order[group == np.bincount(group).argmax()]]
     first, last = int(main.min()), int(main.max())
     least = max(_APART_NS, _APART_RATIO * (last - first))
     far = np.flatnonzero((start <= first - least) | (start >= last + least))
-    return far if len(far) <= _APART_SHARE * len(start) else far[:0]
+    if len(far) > _APART_SHARE * len(start):
+        return rows[:0]
+    window = group[np.argsort(order)][far]
+    far = rows[far]
+    process, correlation = (
+        np.full(len(far), MISSING, np.int64) if values is None else values[far]
+        for values in (raw.process, raw.correlation)
+    )
+    call, _ = launches(raw.kind[far], process, correlation)
+    work = np.isin(raw.kind[far], np.array(DEVICE_KINDS, np.int8))
+    beside = work & (call != NO_ROW) & (window[call] == window)
+    work_count, beside_count = (np.bincount(window[some], minlength=group[-1] + 1) for some in (work, beside))
+    lone: Array = 2 * beside_count[window] <= work_count[window]
+    return far[np.flatnonzero(lone)]
 
 
 def _repeated(raw: _Raw, rows: Array) -> Array:
