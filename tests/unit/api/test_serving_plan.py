@@ -31,6 +31,8 @@ def test_waiting_requests_fill_the_cache():
     answer = serving_time("llama-3.1-8b", "h100_sxm", engine="trtllm", has_trust=False, **LOAD)
     assert answer.mean_batch * (1024 + 128) <= answer.kv_token_count
     assert answer.ttft_s is None
+    assert answer.mean_batch < 2 * 256, "some steps have no prompt"
+    assert sum(answer.parts_s.values()) == pytest.approx(answer.tpot_s.value, rel=1e-9)
 
 
 def test_a_model_that_does_not_fit_is_refused():

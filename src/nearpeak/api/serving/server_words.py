@@ -12,7 +12,7 @@ from nearpeak.units import parse
 
 MOST_S = 3600.0
 """Longest time of a batch that is read."""
-_BATCH = re.compile(r"(?:([\w.-]+):)?(\d{1,6})=(.+)")
+_BATCH = re.compile(r"(?:([\w.-]+):)?(\d{1,7})=(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,10 @@ def batch_times_of(
         model = names[0]
         for word in text.split(","):
             match = _BATCH.fullmatch(word.strip())
-            if match is None or not int(match[2]):
+            if match is None or not 1 <= int(match[2]) <= MOST_BATCH:
                 raise SpecError(
-                    f"--times {shown(word)}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, or a .csv"
+                    f"--times {shown(word)}: is not of the form [MODEL:]BATCH=TIME, e.g. 8=3.1ms, with batches of 1 to "
+                    f"{MOST_BATCH:,}, or a .csv"
                 )
             model = match[1] or model
             found.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)

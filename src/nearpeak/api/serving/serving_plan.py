@@ -24,7 +24,7 @@ from nearpeak.systems.serving.cache_memory import (
 )  # fmt: skip
 from nearpeak.systems.serving.closed_loop import ClosedLoop, closed_loop_times
 from nearpeak.systems.serving.engine_costs import EngineCosts, engine_costs
-from nearpeak.systems.serving.offline_throughput import best_throughput, steady_step
+from nearpeak.systems.serving.offline_throughput import best_throughput, steady_steps
 from nearpeak.systems.serving.serving_cost import price_per_million_tokens
 from nearpeak.systems.serving.static_batch import RequestBatch, batch_times
 from nearpeak.systems.serving.step_calls import Rank, decode_calls, token_calls
@@ -36,6 +36,8 @@ FEW = 16
 _KV = "KV memory"
 BLOCK_TOKENS = 16
 """Tokens of a block of the cache; the capacity hardly depends on it."""
+Mix = Sequence[tuple[float, StepBatch]]
+"""Steps with their shares of all."""
 
 
 def serving_time(
@@ -175,12 +177,12 @@ def _loop_answer(
     is_full = (
         times.mean_batch < 0.8 * loop.concurrency and times.queued_share > 0.5 and kv_tokens < loop.concurrency * whole
     )
-    base = _answer(table, target, step, rate, price, kv_tokens)
+    base = _answer(table, target, ((1.0, step),), rate, price, kv_tokens)
     return replace(
         base,
         load=f"closed loop of {loop.concurrency} clients, {loop.input_tokens} in, {loop.output_tokens} out",
-        ttft_s=_span(table, prompt, times.ttft_s, table.rank.costs.queue_ratio),
-        tpot_s=_span(table, step, times.tpot_s), latency_s=latency_s,
+        ttft_s=_span(table, ((1.0, prompt),), times.ttft_s, table.rank.costs.queue_ratio),
+        tpot_s=_span(table, ((1.0, step),), times.tpot_s), latency_s=latency_s,
         mean_batch=times.mean_batch,
         limiter=_KV if is_full else base.limiter,
     )  # fmt: skip
@@ -190,13 +192,14 @@ def _batch_answer(table: StepTable, target: Target, requests: RequestBatch, pric
     times = batch_times(requests, table)
     count = min(requests.sequences, requests.sequence_limit)
     step = StepBatch.of_decode(count, kv_count=count * (requests.input_tokens + requests.output_tokens // 2))
+    prompt = StepBatch.of_prompt(requests.input_tokens)
     rate = requests.sequences * requests.output_tokens / times.latency_s
-    base = _answer(table, target, step, rate, price, requests.kv_tokens)
+    base = _answer(table, target, ((1.0, step),), rate, price, requests.kv_tokens)
     return replace(
         base,
         load=f"batch of {requests.sequences}, {requests.input_tokens} in, {requests.output_tokens} out",
-        ttft_s=_span(table, StepBatch.of_prompt(requests.input_tokens), times.prefill_s, table.rank.costs.queue_ratio),
-        tpot_s=_span(table, step, times.decode_step_s), latency_s=times.latency_s, mean_batch=float(count),
+        ttft_s=_span(table, ((1.0, prompt),), times.prefill_s, table.rank.costs.queue_ratio),
+        tpot_s=_span(table, ((1.0, step),), times.decode_step_s), latency_s=times.latency_s, mean_batch=float(count),
         limiter=_KV if times.round_count > 1 else base.limiter,
     )  # fmt: skip
 
@@ -210,24 +213,22 @@ def _offline_answer(
         sequence_limit=costs.sequence_limit * groups, token_budget=costs.token_budget * groups,
         reserves_output=costs.reserves_output,
     )  # fmt: skip
-    step = steady_step(best.sequences, *tokens)
-    base = _answer(table, target, step, best.output_tokens_per_s, price, kv_tokens)
+    steps = steady_steps(best.sequences, *tokens)
+    base = _answer(table, target, steps, best.output_tokens_per_s, price, kv_tokens)
     return replace(
         base,
         load=f"all requests at once, {tokens[0]} in, {tokens[1]} out", ttft_s=None,
-        tpot_s=_span(table, step, best.step_s), latency_s=best.step_s * tokens[1], mean_batch=float(best.sequences),
+        tpot_s=_span(table, steps, best.step_s), latency_s=best.step_s * tokens[1], mean_batch=float(best.sequences),
         limiter=_KV if best.is_memory_bound else base.limiter,
     )  # fmt: skip
 
 
-def _answer(
-    table: StepTable, target: Target, step: StepBatch, rate: float, price: float, kv_tokens: float
-) -> ServingAnswer:
-    """Return what answers of all loads share."""
+def _answer(table: StepTable, target: Target, steps: Mix, rate: float, price: float, kv_tokens: float) -> ServingAnswer:
+    """Return what answers of all loads share; parts are those of the steps' mean."""
     shape, layout, costs = table.rank
-    parts = dict(zip(FAMILIES, table.parts_s(step)[:, 0].tolist(), strict=True))
-    seconds = table.seconds(step)
-    parts["host"] = seconds.host_s
+    kernels = sum(share * table.parts_s(step)[:, 0] for share, step in steps)
+    parts = dict(zip(FAMILIES, kernels.tolist(), strict=True))
+    parts["host"] = sum(share * table.seconds(step).host_s for share, step in steps)
     none = Span90(value=0.0, low=0.0, high=0.0)
     usd = price_per_million_tokens(layout.device_count, price, rate) if price else None
     return ServingAnswer(
@@ -237,11 +238,13 @@ def _answer(
     )  # fmt: skip
 
 
-def _span(table: StepTable, step: StepBatch, value_s: float, ratio: float = 0.0) -> Span90:
-    """Return a time with the interval that a typical step has, widened by what composition adds, or another ratio."""
-    seconds, spread = table.seconds(step), math.log(ratio or table.rank.costs.composition_ratio)
-    low = math.hypot(math.log(seconds.time_s / seconds.low_s), spread)
-    high = math.hypot(math.log(seconds.high_s / seconds.time_s), spread)
+def _span(table: StepTable, steps: Mix, value_s: float, ratio: float = 0.0) -> Span90:
+    """Return a time with the interval that typical steps have, widened by what composition adds, or another ratio."""
+    spread = math.log(ratio or table.rank.costs.composition_ratio)
+    each = [(share, table.seconds(step)) for share, step in steps]
+    time_s = sum(share * one.time_s for share, one in each)
+    low = math.hypot(math.log(time_s / sum(share * one.low_s for share, one in each)), spread)
+    high = math.hypot(math.log(sum(share * one.high_s for share, one in each) / time_s), spread)
     return Span90(value=value_s, low=value_s * math.exp(-low), high=value_s * math.exp(high))
 
 

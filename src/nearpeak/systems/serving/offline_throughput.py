@@ -23,40 +23,26 @@ class Throughput(NamedTuple):
     """Whether the cache, not the engine's limits, ends the batch."""
 
 
-def steady_step(sequences: int, input_tokens: int, output_tokens: int) -> StepBatch:
-    """Return the mean step of a steady state: as many prompts enter as requests end.
+def steady_steps(sequences: int, input_tokens: int, output_tokens: int) -> tuple[tuple[float, StepBatch], ...]:
+    """Return the steps of a steady state with their shares: with prompts, which come at random, and without.
 
-    >>> steady_step(64, 128, 128).prompt_tokens
-    64
-    """
-    return _step_with(sequences, sequences / output_tokens, input_tokens, output_tokens)
+    As many prompts enter as requests end.
 
-
-def steady_step_s(step_s: TimeSource, sequences: int, input_tokens: int, output_tokens: int) -> float:
-    """Return the mean time of a step of a steady state: some with prompts, which come at random, and some without.
-
-    >>> round(steady_step_s(lambda batch: 2.0 if batch.prompt_sequences else 1.0, 10, 100, 1000), 5)
-    1.00995
+    >>> [(round(share, 5), step.prompt_tokens) for share, step in steady_steps(10, 100, 1000)]
+    [(0.00995, 101), (0.99005, 0)]
+    >>> [(share, step.prompt_tokens) for share, step in steady_steps(640, 128, 128)]
+    [(1.0, 644)]
     """
     prompts = sequences / output_tokens
     share = -expm1(-prompts)
-    mixed_s = step_s(_step_with(sequences, prompts / share, input_tokens, output_tokens))
-    if share > 0.99:
-        return mixed_s
-    cached = input_tokens + (output_tokens + 1) // 2
+    prompt_tokens, cached = max(1, round(prompts / share * input_tokens)), input_tokens + (output_tokens + 1) // 2
     decodes = StepBatch.of_decode(sequences, kv_count=sequences * cached)
-    return share * mixed_s + (1 - share) * step_s(decodes._replace(longest_kv=input_tokens + output_tokens))
-
-
-def _step_with(sequences: int, prompts: float, input_tokens: int, output_tokens: int) -> StepBatch:
-    """Return a step of decoding sequences and of so many prompts."""
-    prompt_tokens = max(1, round(prompts * input_tokens))
-    cached = input_tokens + (output_tokens + 1) // 2
-    return StepBatch(
+    decodes = decodes._replace(longest_kv=input_tokens + output_tokens)
+    mixed = decodes._replace(
         prompt_tokens=prompt_tokens, prompt_pairs=prompt_tokens * (input_tokens + 1) // 2,
-        prompt_sequences=max(1, round(prompts)), decode_tokens=sequences, decode_sequences=sequences,
-        decode_kv=sequences * cached, longest_kv=input_tokens + output_tokens,
+        prompt_sequences=max(1, round(prompts / share)),
     )  # fmt: skip
+    return ((1.0, mixed),) if share > 0.99 else ((share, mixed), (1 - share, decodes))
 
 
 def best_throughput(
@@ -87,6 +73,9 @@ def best_throughput(
     while size >= 1 and len(sizes) < 12:
         sizes.append(round(size))
         size /= GROWTH
-    rates = [(count / steady_step_s(step_s, count, input_tokens, output_tokens), count) for count in sizes]
+    rates = []
+    for count in sizes:
+        mean_s = sum(share * step_s(step) for share, step in steady_steps(count, input_tokens, output_tokens))
+        rates.append((count / mean_s, count))
     rate, count = max(rates)
     return Throughput(rate, count, count / rate, most == room and count == most)

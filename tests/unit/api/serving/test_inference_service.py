@@ -8,15 +8,18 @@ from typer.testing import CliRunner
 
 from nearpeak.api.serving import inference_service
 from nearpeak.api.serving.inference_service import ServerQuestion, plan_server
+from nearpeak.api.serving.server_words import batch_times_of
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.reports.systems.inference_server_report import document_of
 from nearpeak.systems.serving.inference_server.batch_queue import BatchTimes, serve_batches
 from nearpeak.systems.serving.inference_server.model_config import (
+    MOST_BATCH,
     EnsembleStep,
     ModelConfig,
     model_config_of,
     read_model_config,
+    with_batching,
 )
 from nearpeak.systems.serving.inference_server.shared_device import Tenant, serve_tenants
 
@@ -38,6 +41,10 @@ def plan(tmp_path, *words, text=CONFIG):
     if done.exception is not None:
         raise done.exception
     return done.stdout
+
+
+def few_requests(monkeypatch):
+    monkeypatch.setattr(inference_service, "REQUESTS", 500)
 
 
 def test_one_request_at_a_time_waits_as_an_m_d_1_queue():
@@ -74,15 +81,30 @@ def test_the_cheapest_setting_is_written_and_latency_grows_with_load(tmp_path):
     assert read_model_config(out).most_batch_count == found["cheapest"]["most_batch_count"]
 
 
-def test_a_rate_beyond_the_named_device_is_given_more_of_them(tmp_path):
-    """Four devices of 500/s each carry 1,500/s; the configuration that is written names them."""
-    out = tmp_path / "best.pbtxt"
-    text = CONFIG.replace("max_batch_size: 16", "max_batch_size: 1").replace("KIND_GPU", "KIND_GPU gpus: [ 2 ]")
-    found = json.loads(plan(tmp_path, "--times", "1=2ms", "--rate", "1500/s", "--slo", "p99=20ms", "--out", str(out),
-                            "--json", text=text))  # fmt: skip
-    assert found["setting"]["device_count"] == 1
-    assert found["cheapest"]["device_count"] == 4
-    assert read_model_config(out).device_numbers == (0, 1, 2, 3)
+def test_a_rate_beyond_the_named_device_is_given_more_of_them(monkeypatch):
+    """Four devices of 500/s each carry 1,500/s; the configuration that is written names them, the stated one first."""
+    few_requests(monkeypatch)
+    text = CONFIG.replace("max_batch_size: 16", "max_batch_size: 1").replace("KIND_GPU", "KIND_GPU gpus: [ 7 ]")
+    times = BatchTimes(batch_count=(1,), seconds_s=(2e-3,))
+    planned = plan_server(ServerQuestion(configs=(model_config_of(text),), times={"net": times}, rate_per_s=1500.0,
+                                         limit_s=20e-3))  # fmt: skip
+    assert planned.setting.device_count == 1
+    assert planned.cheapest.device_count == 4
+    assert model_config_of(planned.config).device_numbers == (0, 1, 2, 7)
+
+
+@pytest.mark.parametrize(("count", "numbers"), [(0, (2, 3)), (1, (2,)), (2, (2, 3)), (4, (0, 1, 2, 3))])
+def test_named_devices_are_kept(count, numbers):
+    config = ModelConfig(name="net", most_batch_count=1, device_numbers=(2, 3))
+    assert with_batching(config, instances=1, most_batch=1, queue_delay_s=0.0,
+                         device_count=count).device_numbers == numbers  # fmt: skip
+
+
+def test_times_of_the_largest_batch_are_read():
+    times = batch_times_of([f"{MOST_BATCH}=2ms"], ["net"], lambda _: 0.0)
+    assert times["net"].batch_count == (MOST_BATCH,)
+    with pytest.raises(SpecError, match="with batches of 1 to 1,000,000"):
+        batch_times_of([f"{MOST_BATCH + 1}=2ms"], ["net"], lambda _: 0.0)
 
 
 def test_streams_miss_deadlines_that_are_shorter_than_a_batch(tmp_path):
@@ -100,10 +122,6 @@ def both(*steps):
     made = [EnsembleStep(model=model, inputs=(("in", taken),), outputs=(("out", given),))
             for model, taken, given in steps]  # fmt: skip
     return ModelConfig(name="both", most_batch_count=16, steps=tuple(made))
-
-
-def few_requests(monkeypatch):
-    monkeypatch.setattr(inference_service, "REQUESTS", 500)
 
 
 def test_steps_of_an_ensemble_hinder_each_other_on_one_device(monkeypatch):

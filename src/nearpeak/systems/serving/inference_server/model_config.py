@@ -259,9 +259,13 @@ def with_batching(
     """Return a configuration with other instances, batches and delay, and without preferred sizes.
 
     Args:
-        device_count: devices in place of those that the configuration names, where it names some; 0 for the same.
+        device_count: devices in place of those that the configuration names, where it names some; 0 for the same. Named
+            ones come first, then the lowest others.
     """
-    numbers = tuple(range(device_count)) if device_count and config.device_numbers else config.device_numbers
+    numbers = config.device_numbers
+    if device_count and numbers:
+        others = (number for number in range(device_count + len(numbers)) if number not in numbers)
+        numbers = tuple(sorted([*numbers, *others][:device_count]))
     return replace(
         config, instance_count=instances, most_batch_count=most_batch, queue_delay_s=queue_delay_s, preferred_count=(),
         has_dynamic_batching=True, device_numbers=numbers,
