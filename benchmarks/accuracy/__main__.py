@@ -33,7 +33,8 @@ and of layers of experts) of this device, intervals set on a quarter, these rows
 no row of this device was fitted. *source*: measured by another project
 than the rows behind the scalars, or of another operation; intervals are those of `--elsewhere`, with the spread between
 sources that all other sources show (`python -m benchmarks.accuracy.spread`). The form was shaped while
-looking at the fitted devices, so *sites* holds out scalars, not structure.
+looking at the fitted devices, so *sites* holds out scalars, not structure. Two constants were set on half of the rows
+that *source* scores: the clocks of a chunk of delta rules, and those of an indexed element of PyTorch's kernels.
 
 *Plain*: mean absolute error of the scalars alone, without the bounded correction (the switch `--no-correction`).
 """
