@@ -22,6 +22,7 @@ def test_a_question_is_answered_with_tables():
     assert view.context["error"] == ""
     assert "requests/s" in view.context["document"].lead
     assert {table.name for table in view.tables} >= {"latencies", "step"}
+    assert len({table.name for table in view.tables}) == len(view.tables), "tables are exported by name"
     assert not [column for table in view.tables for column in table.columns if column.unit == "bar"]
 
 

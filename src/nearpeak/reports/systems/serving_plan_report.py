@@ -165,7 +165,8 @@ def _latencies(planned: PlannedServing, which: Sequence[str]) -> Table:
             limit = planned.limits_s.get(name)
             rows.append((title, *(values[kind] for kind in names), "–" if limit is None else show(limit, "s")))
     heads = ("latency", *(f"#{name}_s|{name}" for name in names), "#limit")
-    return Table(columns=columns(*heads), rows=rows, name="latencies", caption="Latencies at that rate")
+    name, caption = ("latencies", "Latencies at that rate") if which == BRIEF else ("further", "Further latencies")
+    return Table(columns=columns(*heads), rows=rows, name=name, caption=caption)
 
 
 def _logged(planned: PlannedServing) -> Iterator[Block]:
