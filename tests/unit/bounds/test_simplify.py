@@ -207,6 +207,8 @@ FIRES = (
     ("attention of queries all alike",
      lambda n, q, k, v: F.scaled_dot_product_attention(q.expand(1, 2, 6, 4), k, v), {}, False,
      [(1, 2, 1, 4), (1, 2, 5, 4), (1, 2, 5, 4)], "single_element", 2 * 2 * 6 * 5 * 4, 2 * 2 * 5 * 4),
+    ("sum of a softmax", lambda n, x, y: n.a(x).sum(1, keepdim=True) + (x @ y).softmax(1).sum(1, keepdim=True), LINEAR,
+     False, [(5, 8), (8, 6)], "sum_through_product", 800 + 240, 40),
     ("last of a running sum", lambda n, x: n.a(x).cumsum(1)[:, -1], LINEAR, False, [(2, 5, 8)],
      "last_of_scan", 1600, 320),
     ("slice of one part", lambda n, x: torch.cat([n.a(x), n.b(x)], 1)[:, :20],
