@@ -1,8 +1,7 @@
-"""The recursions of `level_filter` in NumPy, for several choices of noise at once: what little work runs without Numba.
+"""The recursions of `level_filter` in NumPy, for several choices of noise at once: little work, without Numba."""
 
-One state, off, where no choice has a gap; else two, off and on. What machine code looks up for each value is gathered
-here for all values beforehand, as it does not depend on the levels.
-"""
+# One state, off, where no choice has a gap; else two, off and on. What machine code looks up for each value is gathered
+# here for all values beforehand, as it does not depend on the levels.
 
 from collections.abc import Sequence
 from typing import NamedTuple
