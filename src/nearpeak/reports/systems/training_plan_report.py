@@ -371,7 +371,9 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
     rows.append(("step", old_s, time.step_s, _signed(time.step_s - old_s), (time.step_s - old_s) / old_s))
     heads = columns("part", "#before_s|before", "#now_s|now", "#change", "#of_step_ratio|of the step before")
     more = time.step_s / old_s - 1
-    change = f"{100 * abs(more):.1f} % {'more' if more > 0 else 'less'} time" if abs(more) >= 5e-4 else "as long as before"
+    change = (
+        f"{100 * abs(more):.1f} % {'more' if more > 0 else 'less'} time" if abs(more) >= 5e-4 else "as long as before"
+    )
     verdict = f"{brief(old_s, 's')} before, {brief(time.step_s, 's')} now: {change}."
     if items != time.token_count:
         gain = planned.tokens_per_s * old_s / items - 1

@@ -50,7 +50,9 @@ def test_ranks_that_attend_apart_have_graphs_of_their_own():
     costs = replace(COSTS, host_call_s=1e-3, graph_sizes=(2, 4))
     table = table_of(costs, ServingLayout(tp=4, attention_dp=4))
     nine, twelve = (table.parts_s(StepBatch.of_decode(count, kv_count=16 * count)) for count in (9, 12))
-    assert nine[0, 0] == pytest.approx(twelve[0, 0], rel=1e-3), "products: three of the fullest rank run as four on each"
+    assert nine[0, 0] == pytest.approx(twelve[0, 0], rel=1e-3), (
+        "products: three of the fullest rank run as four on each"
+    )
     assert table(StepBatch.of_decode(16, kv_count=256)) < table.kernel_count * 1e-3
     assert table(StepBatch.of_decode(17, kv_count=272)) >= table.kernel_count * 1e-3
 
