@@ -239,6 +239,13 @@ FIRES = (
      {"c": nn.Conv1d(2, 3, 5, padding=2)}, False, [(1, 2, 8)], "known_zeros", 6 * 74, 6 * 44),
     ("a number picked from one number", lambda n, x: n.a(x).sum().index_select(0, torch.zeros(1, dtype=torch.int64)),
      LINEAR, False, [(5, 8)], "sum_through_product", 800, 8),
+    ("a number scaled to a sum of 1", lambda n, x: n.a(x).sum().softmax(0), LINEAR, False,
+     [(5, 8)], "single_element", 800, 0),
+    ("part of products of which one lies across", lambda n, x, a, b, c: (x @ a + (x @ b).T)[:8] @ c, {}, False,
+     [(16, 16), (16, 16), (16, 16), (16, 1)], "slice_of_pointwise", 8320, 768),
+    ("positions in two dimensions of which one repeats",
+     lambda n, x, y, z: x.tanh()[:, None].expand(5, 10, 8)[z.argmax(1), z.argmin(1)] @ y, {}, False,
+     [(5, 8), (8, 6), (40, 5)], "product_order", 1920, 240),
 )  # fmt: skip
 # The near twins: something stands between, something else needs the whole, or the values are not known.
 STAYS = (

@@ -47,7 +47,7 @@ class Watch:
         self.seen: dict[int, Any] = {}  # with these it is ended where the server cannot
         self._open: list[int] = []
         self._look_at_s, self._added_bytes, self._scale = 0.0, 0, threading.Thread()
-        self._tasks_count = _tasks_count()
+        self._tasks_count, self._burst_count = _tasks_count(), MOST_PROCESSES
 
     def verdict(self) -> tuple[str, Any]:
         """Return verdict and value when the answer is complete, the child is gone, or it is over a limit.
@@ -74,13 +74,15 @@ class Watch:
                 return "died", code
             if time.monotonic() >= self.deadline_s:
                 return "timeout", _more_bytes(self.child, self.server)
-            is_burst = _tasks_count() > self._tasks_count + MOST_PROCESSES
+            is_burst, is_due = _tasks_count() > self._tasks_count + self._burst_count, time.monotonic() >= self._look_at_s
             if is_burst:  # it must not go on while its processes are counted
                 self._signal_group(signal.SIGSTOP)
-            if (is_burst or time.monotonic() >= self._look_at_s) and (over := self._look()):
+            if (is_burst or is_due) and (over := self._look()):
                 return over
             if is_burst:
                 self._signal_group(signal.SIGCONT)
+            if is_burst or is_due:  # others start tasks, too: the next look of a row takes twice as many
+                self._burst_count = 2 * self._burst_count if is_burst else MOST_PROCESSES
 
     def end_group(self) -> None:
         """End the child and what stayed in its process group, all at once, so that nothing of it can fork meanwhile."""

@@ -6,11 +6,13 @@ from nearpeak.bounds.value_facts.call_operands import packet
 
 def dimensions(stated: OperatorCall, rank: int) -> tuple[int, ...]:
     """Return the dimensions named by `dim`; all when none is."""
+    if not rank:
+        return ()
     dim = stated.value("dim")
     named = (dim,) if isinstance(dim, int) else dim
     if not isinstance(named, tuple) or not named:
         return tuple(range(rank))
-    return tuple(int(str(axis)) % max(rank, 1) for axis in named)
+    return tuple(int(str(axis)) % rank for axis in named)
 
 
 def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:

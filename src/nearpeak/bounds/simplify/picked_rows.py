@@ -29,7 +29,7 @@ def _picked(site: Site) -> list[int] | None:
     rows = prod(shape[axis] for axis in axes)
     source = graph[site.node(name)]
     groups = [source.options.groups[axis] for axis in axes] if isinstance(source.options, View) else []
-    if any(group and all(place < 0 for place, _, _ in group) for group in groups):  # all rows are alike
+    if groups and all(group and all(place < 0 for place, _, _ in group) for group in groups):  # all rows are alike
         return None
     while source.kind == "view":
         source = graph[source.inputs[0]]

@@ -17,13 +17,19 @@ from nearpeak.bounds.simplify.product_sums import (
     summed,
     term_of,
 )
-from nearpeak.bounds.simplify.shared_operands import distributed_products, joined_products
+from nearpeak.bounds.simplify.shared_operands import distributed_products, joined_products, parts_of_sums
 from nearpeak.bounds.simplify.value_graph import Graph
 from nearpeak.core.work.dtype import dtype_of
 
 _MOST_TERMS = 8
 _MOST_USERS = 16
 _MOST_SWEEPS = 8
+_JOINS = (
+    ("shared_operand", joined_products),
+    ("repeated_operand", distributed_products),
+    ("slice_of_pointwise", parts_of_sums),
+)
+"""Rewrites of several products at once, each tried where those before it find nothing."""
 
 
 class Saving(NamedTuple):
@@ -45,7 +51,7 @@ def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], li
     for _ in range(_MOST_SWEEPS):
         instead, more = _sweep(graph, numbers, live)
         if not more:
-            for name, found in (("shared_operand", joined_products), ("repeated_operand", distributed_products)):
+            for name, found in _JOINS:
                 for joined in () if more else found(graph, live):
                     instead[joined.number] = joined.instead
                     more.append(Saving(name, joined.call, joined.products))

@@ -94,6 +94,18 @@ def distributed_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
                 break
 
 
+def parts_of_sums(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
+    """Yield parts of sums as sums of parts, where nothing formed the products of the whole sum as one."""
+    for number in live:
+        node = graph[number]
+        if not isinstance(node.options, View) or graph[node.inputs[0]].kind != "add":
+            continue
+        total = graph[node.inputs[0]]
+        if is_part(node, total.shape):
+            parts = [view(graph, summand, node.options.groups, node.options.starts) for summand in total.inputs]
+            yield Joined(number, added(graph, parts, node.dtype), -1, (0, 0))
+
+
 def _flattened(graph: Graph, term: Term) -> Term:
     """Return a term with element-wise products among its operands opened, as masks of sums are."""
     for place, (operand, _) in enumerate(term.operands):
