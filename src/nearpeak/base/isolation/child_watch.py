@@ -74,7 +74,10 @@ class Watch:
                 return "died", code
             if time.monotonic() >= self.deadline_s:
                 return "timeout", _more_bytes(self.child, self.server)
-            is_burst, is_due = _tasks_count() > self._tasks_count + self._burst_count, time.monotonic() >= self._look_at_s
+            is_burst, is_due = (
+                _tasks_count() > self._tasks_count + self._burst_count,
+                time.monotonic() >= self._look_at_s,
+            )
             if is_burst:  # it must not go on while its processes are counted
                 self._signal_group(signal.SIGSTOP)
             if (is_burst or is_due) and (over := self._look()):
