@@ -84,8 +84,13 @@ def ratio_of_cases(
     known = []
     for group in groups:
         boards = _entries().get(model.name, {}).get(group, {})
-        names = sorted({name for its in boards.values() for name in its})
-        known += [f"{', '.join(names)} for {group.replace(DECODE, ' decode')} on {', '.join(boards)}"] if boards else []
+        own = [name for name, its in boards.items() if setting.software in its]
+        names = [setting.software] if own else sorted({name for its in boards.values() for name in its})
+        known += (
+            [f"{', '.join(names)} for {group.replace(DECODE, ' decode')} on {', '.join(own or boards)}"]
+            if boards
+            else []
+        )
     raise NotModelledError(
         f"predict: no data of {setting.software} for {cases.op} in {cases.dtypes.get('dtype', 'its format')} on "
         f"{target.name} or boards of its architecture; there is {'; '.join(known) or 'none of any framework'}; leave "
