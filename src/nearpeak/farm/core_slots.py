@@ -12,8 +12,12 @@ from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.process_watchdog import environment_for
 from nearpeak.measurement.isolated_measurement import thread_variables
 
-ENOUGH_S = 60.0
-"""Time after which a process returns its answers; remaining jobs go to another process."""
+ENOUGH_S = 300.0
+"""Time after which a process returns its answers; remaining jobs go to another process.
+
+Each process predicts its tables of step times anew, up to ten CPU seconds for a grid of services: a minute was too
+short to be worth that where eight slots share two cores.
+"""
 
 
 def answers(jobs: list[tuple[str, str]], enough_s: float) -> str:
@@ -37,9 +41,9 @@ def answers(jobs: list[tuple[str, str]], enough_s: float) -> str:
 def run_on_slot(slot: str, jobs: Sequence[LeasedJob], is_stopped: Callable[[], bool] = lambda: False) -> list[Outcome]:
     """Return the outcome of each job.
 
-    A process takes as many jobs as it does in a minute, so that each job has the whole of its own limit; the memory is
-    that of the first job of each kind. A job that ends its process takes the others with it, so that they are halved
-    until only that job is left.
+    A process takes as many jobs as it does in five minutes, so that each job has the whole of its own limit; the
+    memory is that of the first job of each kind. A job that ends its process takes the others with it, so that they
+    are halved until only that job is left.
 
     Args:
         is_stopped: says that the lease is lost, between two processes.
