@@ -133,6 +133,39 @@ def test_wrong_words_are_refused_in_one_line_that_says_what_would_be_right(words
     assert "\n" not in str(done.exception)
 
 
+EXPERTS = ("plan", "train", "qwen3-30b-a3b", "--on", "8xh100_sxm", "--sequence", "512", "--global-batch", "8",
+           "--parallel", "ep=8,zero=1", "--json")  # fmt: skip
+
+
+def loaded(load):
+    done = CliRunner().invoke(application(), [*EXPERTS, "--expert-load", load])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def test_experts_that_are_loaded_unevenly_take_longer_and_more_memory(tmp_path):
+    file = tmp_path / "load.csv"
+    file.write_text(",".join(["0.3", *["0.1"] * 127]), "utf-8")
+    plans = [loaded(load) for load in ("balanced", "uniform", str(file), "zipf exponent=0.8")]
+    assert plans[2]["plan"]["expert_load"].startswith("histogram weights=1000000,333333,")
+    for less, more in ((0, 1), (1, 3), (0, 2)):
+        assert plans[less]["time"]["step_s"] < plans[more]["time"]["step_s"]
+    peaks = [plan["memory"][0]["allocated_bytes"] for plan in plans]
+    assert peaks[0] <= peaks[1] < peaks[3]
+
+
+@pytest.mark.parametrize(("model", "load", "message"), [
+    ("qwen3-30b-a3b", "zip", "is not balanced, uniform"), ("llama-3.2-1b", "uniform", "has no experts; leave it out"),
+    ("qwen3-30b-a3b", "zipf slope=1", "no option 'slope'"), ("qwen3-30b-a3b", "weights.csv", "holds 127 numbers, but"),
+])  # fmt: skip
+def test_a_load_that_is_none_is_refused(model, load, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.csv").write_text("1 " * 127, "utf-8")
+    done = CliRunner().invoke(application(), ["plan", "train", model, *EXPERTS[3:], "--expert-load", load])
+    assert isinstance(done.exception, SpecError), done.output
+    assert message in str(done.exception)
+
+
 def test_a_cluster_of_several_nodes_needs_a_network():
     done = CliRunner().invoke(application(), ["plan", "train", "llama-3.2-1b", "--on", "16xh100_sxm"])
     assert isinstance(done.exception, SpecError)

@@ -17,7 +17,7 @@ DIMS = ("tp", "cp", "ep", "dp", "edp", "dp_shard", "dp_replica", "pp")
 
 def write_chakra_traces(
     model: TransformerShape | str, plan: TrainingPlan, cluster: Cluster, folder: Path,
-    stack: Stack | str = "pytorch-eager", expert_load: str = "balanced",
+    stack: Stack | str = "pytorch-eager",
 ) -> tuple[Path, ...]:  # fmt: skip
     """Write a trace of one training step for every rank, with predicted kernels, and the file of groups.
 
@@ -25,7 +25,6 @@ def write_chakra_traces(
     groups, and a simulator times them.
 
     Args:
-        expert_load: load of the experts of the busiest rank, as for `training_time`.
         folder: where `MODEL.RANK.et` and `MODEL.json` are written; it is created if needed.
 
     Raises:
@@ -42,7 +41,7 @@ def write_chakra_traces(
         raise SpecError(f"traces: the plan has {plan.rank_count} ranks, the cluster {cluster.device_count} devices")
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    programs, _, clock = clocked_step(shape, plan, cluster, used, expert_load=expert_load)
+    programs, _, clock = clocked_step(shape, plan, cluster, used)
     places = {(program.chunk, program.stage): program for program in programs}
     ordered = [places[chunk, stage] for chunk in range(plan.chunk_count) for stage in range(plan.pp)]
     schedule = schedule_of(

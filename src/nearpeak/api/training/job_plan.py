@@ -43,13 +43,14 @@ FRAMEWORKS = {
 def plan_training(
     model: str | TransformerShape, cluster: Cluster, plan: TrainingPlan | None = None, *, stack: str = "megatron-lm",
     sequence: int = 0, global_batch: int = 0, precision: str = "bf16", usd_per_device_hour: float | None = None,
-    goodput: GoodputReport | None = None, optimizer: str = "adamw", with_edits: bool = True,
+    goodput: GoodputReport | None = None, optimizer: str = "adamw", expert_load: str = "balanced",
+    with_edits: bool = True,
 ) -> PlannedTraining:  # fmt: skip
     """Return step, memory and changes of a training plan; without one, of the fastest that fits.
 
     Args:
         model: shape, model name or path of a config.json.
-        sequence, global_batch, precision: of the search; a plan states its own.
+        sequence, global_batch, precision, expert_load: of the search; a plan states its own.
         goodput: shares of a long run, which the cost then counts.
         optimizer: adamw, or words of a second-order method, whose time is stated beside the step.
 
@@ -67,7 +68,8 @@ def plan_training(
     if plan is None:
         if not sequence or not global_batch:
             raise SpecError("plan train: a search needs --sequence and --global-batch (or --tokens-per-step)")
-        search = _searched(shape, cluster, time, stack, (sequence, global_batch, precision), usd_per_device_hour or 0.0)
+        space = _space(cluster, stack, (sequence, global_batch, precision), expert_load)
+        search = _searched(shape, cluster, time, stack, space, usd_per_device_hour or 0.0)
         plan = search.best.plan
     held = _memory_of(shape, device_bytes)
     answer = training_time(shape, plan, cluster, stack, has_spans=True)
@@ -94,7 +96,7 @@ def plan_training(
 
 def stated_plan(
     words: str, cluster: Cluster, *, stack: str, sequence: int, global_batch: int = 0, tokens_per_step: float = 0.0,
-    precision: str = "bf16",
+    precision: str = "bf16", expert_load: str = "balanced",
 ) -> TrainingPlan:  # fmt: skip
     """Return the plan that words state for a cluster, by the memory rules of the framework that a stack runs.
 
@@ -103,7 +105,7 @@ def stated_plan(
     """
     return training_plan_of(
         words, cluster.device_count, sequence=sequence, global_batch=global_batch, tokens_per_step=tokens_per_step,
-        precision=precision, defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm")},
+        precision=precision, defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm"), "expert_load": expert_load},
     )  # fmt: skip
 
 
@@ -113,12 +115,12 @@ def _nearest_change(
     """Return the change that leads from a plan to the nearest one that fits; empty where none does."""
     from nearpeak.systems.training.plan_search.neighbour_plans import describe_change, nearest_fitting
 
-    space = _space(cluster, stack, (plan.sequence, plan.global_batch, plan.precision))
+    space = _space(cluster, stack, (plan.sequence, plan.global_batch, plan.precision), plan.expert_load)
     found = nearest_fitting(shape, plan, space, (device_bytes or 0) - CONTEXT_BYTES)
     return describe_change(plan, found[0]) if found else ""
 
 
-def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str]) -> "PlanSpace":
+def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str], expert_load: str) -> "PlanSpace":
     """Return the plans among which a search looks: sequence, global batch and precision are given."""
     from nearpeak.systems.training.plan_search.plan_space import PlanSpace
 
@@ -126,7 +128,7 @@ def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str]) -> "PlanSp
     shardings = {"fsdp2": ("fsdp",), "ddp": ("none",), "deepspeed": ("zero1", "zero3")}.get(framework, ("zero1",))
     return PlanSpace(
         device_count=cluster.device_count, fast_count=fast_count(cluster), global_batch=sizes[1], sequence=sizes[0],
-        framework=framework, shardings=shardings, precisions=(sizes[2],),
+        framework=framework, shardings=shardings, precisions=(sizes[2],), expert_load=expert_load,
     )  # fmt: skip
 
 
@@ -191,7 +193,7 @@ def resolution(answer: TrainingAnswer) -> float:
 
 def _searched(
     shape: TransformerShape, cluster: Cluster, time: Callable[[TrainingPlan], TrainingAnswer], stack: str,
-    sizes: tuple[int, int, str], price: float,
+    space: "PlanSpace", price: float,
 ) -> PlanAnswer:  # fmt: skip
     """Return the fastest plan that fits, and what the search looked at."""
     from nearpeak.api.training.training_time import PEAK_UNITS
@@ -200,7 +202,7 @@ def _searched(
     from nearpeak.systems.training.plan_search.step_floor import DeviceRates, step_floor
     from nearpeak.targets import target_of
 
-    precision = sizes[2]
+    (precision,) = space.precisions
     target = target_of(cluster.target)
     peak = target.peaks.get(PEAK_UNITS[precision])
     if peak is None or target.dram.capacity_bytes is None:
@@ -217,7 +219,7 @@ def _searched(
 
     rates = DeviceRates(flop_per_s=target.highest_flop_per_s(PEAK_UNITS[precision]))
     return search_plans(
-        shape, _space(cluster, stack, sizes), limits, step_time=lambda plan: time(plan).step_s,
+        shape, space, limits, step_time=lambda plan: time(plan).step_s,
         floor=lambda plans: step_floor(shape, plans, rates, cluster.fabric),
         tighter=[program_bound(shape, cluster, stack)], fits=fits, with_front=True,
     )  # fmt: skip

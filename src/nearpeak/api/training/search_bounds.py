@@ -9,13 +9,8 @@ from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 
 
-def program_bound(
-    shape: TransformerShape, cluster: Cluster, stack: str, *, expert_load: str = "balanced"
-) -> Callable[[TrainingPlan], float]:
+def program_bound(shape: TransformerShape, cluster: Cluster, stack: str) -> Callable[[TrainingPlan], float]:
     """Return a function that bounds the step that `training_time` gives for a plan from below.
-
-    Args:
-        expert_load: rows of experts, as `training_time` takes them.
 
     >>> from nearpeak.api.training.training_time import training_time
     >>> from nearpeak.frontends.huggingface.transformer_models import shape_of
@@ -40,7 +35,7 @@ def program_bound(
     used, target = stack_of(stack), target_of(cluster.target)
 
     def program_calls(model: TransformerShape, plan: TrainingPlan) -> QueuedCalls:
-        (program,) = programs_of_plan(model, plan, used.fusions, used.has_dropout, expert_load)
+        (program,) = programs_of_plan(model, plan, used.fusions, used.has_dropout)
         return queued_calls(program, has_tp=not plan.tp_overlap)
 
     def calls_time(plan: TrainingPlan, calls: Counts, mix: Counts) -> float:

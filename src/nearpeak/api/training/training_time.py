@@ -53,15 +53,13 @@ _DOCUMENTED_STEPS = 3
 
 def training_time(
     model: TransformerShape | str, plan: TrainingPlan, cluster: Cluster, stack: Stack | str = "pytorch-eager", *,
-    expert_load: str = "balanced", has_spans: bool = False, is_sustained: bool = True,
+    has_spans: bool = False, is_sustained: bool = True,
 ) -> TrainingAnswer:  # fmt: skip
     """Return what one training step of `plan` takes on `cluster`.
 
     Args:
         model: shape, or the name of a model or path of a config.json.
         stack: software stack, or its name.
-        expert_load: rows of experts: `balanced`, or a load of grouped_gemm without its top_k (`uniform seed=0`,
-            `zipf exponent=0.5`); the step is that of the rank whose experts have most.
         has_spans: whether the timeline of the pipeline is returned.
         is_sustained: whether kernels run at the clock that the board's power sustains over the step's mix, or as in
             bursts.
@@ -84,17 +82,15 @@ def training_time(
 
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    _, found, clock = clocked_step(
-        shape, plan, cluster, used, expert_load=expert_load, has_spans=has_spans, is_sustained=is_sustained
-    )
+    _, found, clock = clocked_step(shape, plan, cluster, used, has_spans=has_spans, is_sustained=is_sustained)
     target = target_of(cluster.target)
-    notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used, expert_load))
+    notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used))
     return step_answer(found, plan, cluster, used, notes)
 
 
 def clocked_step(
-    shape: TransformerShape, plan: TrainingPlan, cluster: Cluster, stack: Stack, *, expert_load: str = "balanced",
-    has_spans: bool = False, is_sustained: bool = True,
+    shape: TransformerShape, plan: TrainingPlan, cluster: Cluster, stack: Stack, *, has_spans: bool = False,
+    is_sustained: bool = True,
 ) -> "tuple[tuple[RankProgram, ...], StepTime, float]":  # fmt: skip
     """Return the rank programs of a plan, their step, and the clock of its kernels, of the highest.
 
@@ -112,7 +108,7 @@ def clocked_step(
         )
     target, has_tf32 = target_of(cluster.target), plan.precision == "tf32"
     moves = transfer_durations(plan, cluster)
-    programs = programs_of_plan(shape, plan, stack.fusions, stack.has_dropout, expert_load)
+    programs = programs_of_plan(shape, plan, stack.fusions, stack.has_dropout)
     sends = (call.transfer for program in programs for call in program.forward if call.transfer)
     hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
 
@@ -169,7 +165,7 @@ def clock_notes(clock_ratio: float) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)  # fits and searches ask for the same plans under other host times
 def programs_of_plan(
-    shape: TransformerShape, plan: TrainingPlan, fusions: str, has_dropout: bool, expert_load: str = "balanced"
+    shape: TransformerShape, plan: TrainingPlan, fusions: str, has_dropout: bool
 ) -> tuple[RankProgram, ...]:  # fmt: skip
     """Return the rank programs of a plan with a stack's fused kernels."""
     from nearpeak.systems.training.programs.data_parallelism import data_parallelism
@@ -179,9 +175,7 @@ def programs_of_plan(
 
     if fusions not in FUSIONS:
         raise SpecError(f"stack: fusions {fusions!r} is not one of {', '.join(FUSIONS)}")
-    layout = replace(
-        plan_layout(shape, plan, has_dropout=has_dropout), fusions=FUSIONS[fusions], expert_load=expert_load
-    )  # fmt: skip
+    layout = replace(plan_layout(shape, plan, has_dropout=has_dropout), fusions=FUSIONS[fusions])
     counts = plan.stage_layer_count or None
     if (plan.framework, plan.sharding) != ("fsdp2", "zero2"):
         return rank_programs(shape, plan, layer_counts=counts, layout=layout)
@@ -267,9 +261,7 @@ def host_note(stack: Stack) -> str:
     )
 
 
-def _notes(
-    shape: TransformerShape, plan: TrainingPlan, target: Target, stack: Stack, expert_load: str
-) -> tuple[str, ...]:
+def _notes(shape: TransformerShape, plan: TrainingPlan, target: Target, stack: Stack) -> tuple[str, ...]:
     """Return what the answer for a transformer assumes beside host times, a sentence each."""
     from nearpeak.systems.training.attention_kernels import attention_share
 
@@ -282,8 +274,8 @@ def _notes(
             f"{shape.layer_count} layers do not divide into {chunk_count} equal chunks: the first hold one more, which "
             "Megatron-LM takes only as an explicit layout."
         )
-    if shape.experts and expert_load == "balanced":
-        notes.append("Experts are loaded evenly; real routing makes the busiest rank slower.")
+    if shape.experts and plan.expert_load == "balanced":
+        notes.append("Experts are loaded evenly; real routing makes the busiest rank slower (--expert-load).")
     share = attention_share(stack.attention, target.architecture)
     if share:
         notes.append(f"Attention is held back to what {stack.attention} reaches: {share.source}.")

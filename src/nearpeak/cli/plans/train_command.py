@@ -1,5 +1,6 @@
 """Command `nearpeak plan train`: a training step on many devices."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,10 @@ _GLOBAL_BATCH = typer.Option(
 _PRECISION = typer.Option(
     "", "--precision", help="bf16, fp16, tf32, fp8-current, fp8-delayed, …; bf16, captured models as captured."
 )  # fmt: skip
+_EXPERT_LOAD = typer.Option(
+    "balanced", "--expert-load", help="Routing of a mixture of experts: balanced, uniform (tokens draw at random), "
+    "'zipf exponent=0.8', or a file with a number for each expert. A step waits for the busiest rank."
+)  # fmt: skip
 _STACK = typer.Option(
     "", "--stack", help="Software stack: host times and memory rules; megatron-lm, captured models pytorch-eager."
 )  # fmt: skip
@@ -62,6 +67,7 @@ def train(
     tokens_per_step: str = typer.Option("", "--tokens-per-step", help="Tokens of one step, e.g. 4M."),
     precision: str = _PRECISION,
     stack: str = _STACK,
+    expert_load: str = _EXPERT_LOAD,
     optimizer: str = _OPTIMIZER,
     price: str = options.PRICE,
     goodput: str = _GOODPUT,
@@ -91,12 +97,12 @@ def train(
     common: dict[str, Any] = {"usd_per_device_hour": usd_of(price), "goodput": _long_run(goodput, cluster)}
     if is_captured(model):
         of_shapes = {"--tokens-per-step": tokens_per_step, "--optimizer": optimizer != "adamw",
-                     "--chakra-out": chakra_out}  # fmt: skip
+                     "--expert-load": expert_load != "balanced", "--chakra-out": chakra_out}  # fmt: skip
         for option in (name for name, value in of_shapes.items() if value):
             raise SpecError(f"{model}: {option} is for language models given by shape; a captured step takes --batch")
         planned = plan_captured(model, cluster, parallel, batch=batch, **sizes, **common)
     else:
-        words = {"optimizer": optimizer, "batch": batch, **sizes, **common}
+        words = {"optimizer": optimizer, "batch": batch, "expert_load": expert_load, **sizes, **common}
         planned = _of_shape(model, cluster, parallel, tokens_per_step, words)
     other = None if against is None else report.difference_of(planned, before, str(against))
     _write_files(planned, html, trace_out)
@@ -124,13 +130,44 @@ def _of_shape(
     sequence, global_batch = settings["sequence"] or _SEQUENCE_LENGTH, settings["global_batch"]
     precision, stack = settings["precision"] or "bf16", settings["stack"] or "megatron-lm"
     check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
-    plan = None
+    plan, load = None, _load_of(model, settings["expert_load"])
     if words:
         plan = stated_plan(words, cluster, stack=stack, sequence=sequence, global_batch=global_batch,
-                           tokens_per_step=tokens, precision=precision)  # fmt: skip
+                           tokens_per_step=tokens, precision=precision, expert_load=load)  # fmt: skip
     count = global_batch or batch_of(tokens, sequence, cluster.device_count)
-    stated = {"sequence": sequence, "global_batch": count, "precision": precision, "stack": stack}
+    stated = {"sequence": sequence, "global_batch": count, "precision": precision, "stack": stack, "expert_load": load}
     return plan_training(model, cluster, plan, **(settings | stated))
+
+
+def _load_of(model: str, text: str) -> str:
+    """Return the rows of experts that a plan states; a file's numbers are weights of the experts.
+
+    Raises:
+        SpecError: the model has no experts, or the text is no load of them.
+    """
+    from nearpeak.base.input_files import reading, text_of_file
+    from nearpeak.frontends.huggingface.transformer_models import shape_of
+    from nearpeak.ops.shared.expert_load import counts_of
+
+    if text == "balanced":
+        return text
+    experts = shape_of(model).experts
+    if experts is None:
+        raise SpecError(f"--expert-load: {model} has no experts; leave it out")
+    if Path(text).is_file():
+        words = re.split(r"[\s,;]+", text_of_file(text).strip())
+        with reading(text, "numbers of experts"):
+            shares = [float(word) for word in words]
+            if len(shares) != experts.count:
+                raise SpecError(f"{text}: holds {len(shares)} numbers, but {model} has {experts.count} experts")
+            text = "histogram weights=" + ",".join(str(round(1e6 * share / max(shares))) for share in shares)
+    if text.split()[:1] not in (["uniform"], ["zipf"], ["histogram"]):
+        raise SpecError(
+            f"--expert-load {text!r}: is not balanced, uniform, 'zipf exponent=0.8', or a file with a number for each "
+            "expert"
+        )
+    counts_of(f"{text} top_k={experts.per_token}", experts.per_token, experts.count)  # refuses what is no such load
+    return text
 
 
 def _long_run(words: str, cluster: "Cluster") -> "GoodputReport | None":

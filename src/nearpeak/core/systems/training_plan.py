@@ -37,6 +37,9 @@ class TrainingPlan:
     """Expert-parallel degree; its groups are cut out of dp × cp (and tp where etp is smaller)."""
     etp: int = 1
     """Tensor-parallel degree inside an expert."""
+    expert_load: str = "balanced"
+    """Rows of experts: `balanced`, or a load of grouped_gemm without its top_k (`uniform seed=0`, `zipf exponent=0.5`);
+    the step is that of the rank whose experts have most."""
     chunk_count: int = 1
     """Model chunks per pipeline rank (interleaving)."""
     micro_batch: int

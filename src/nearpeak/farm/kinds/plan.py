@@ -6,7 +6,7 @@ from typing import Any
 from nearpeak.farm.kinds import Kind, Payload, need
 
 _NUMBERS = {name: (int, type(None)) for name in ("sequence", "global_batch", "batch")}
-_TEXTS = {name: (str, type(None)) for name in ("fabric", "parallel", "precision", "stack")}
+_TEXTS = {name: (str, type(None)) for name in ("fabric", "parallel", "precision", "stack", "expert_load")}
 
 
 def _check(payload: Payload) -> None:
@@ -30,14 +30,12 @@ def _run(payload: Payload) -> Mapping[str, Any]:
             model, cluster, words, batch=payload.get("batch") or 0, global_batch=batch, sequence=sequence,
             precision=precision, stack=stack,
         ).record()  # fmt: skip
-    sequence, batch = sequence or 4096, batch or 8 * cluster.device_count
-    precision, stack, plan = precision or "bf16", stack or "megatron-lm", None
-    if words:
-        plan = stated_plan(words, cluster, stack=stack, sequence=sequence, global_batch=batch, precision=precision)
-    return plan_training(
-        model, cluster, plan, stack=stack, sequence=sequence, global_batch=batch, precision=precision,
-        with_edits=plan is None,
-    ).record()  # fmt: skip
+    stated: dict[str, Any] = {
+        "stack": stack or "megatron-lm", "sequence": sequence or 4096, "precision": precision or "bf16",
+        "global_batch": batch or 8 * cluster.device_count, "expert_load": payload.get("expert_load") or "balanced",
+    }  # fmt: skip
+    plan = stated_plan(words, cluster, **stated) if words else None
+    return plan_training(model, cluster, plan, **stated, with_edits=plan is None).record()
 
 
 KIND = Kind(

@@ -53,6 +53,8 @@ def document_of(planned: PlannedTraining) -> Document:
             f"{plan.global_batch:,} {planned.item} a step: {plan.dp:,} replica{'s' * (plan.dp > 1)} × "
             f"{plan.micro_batch_count:,} micro-batch{'es' * (plan.micro_batch_count > 1)} of {plan.micro_batch:,}"
         )
+    if plan.expert_load != "balanced":
+        sequences += f", experts loaded {plan.expert_load.partition(' weights=')[0]}"
     how = "found by search" if planned.search else "as given"
     where = f"{planned.device_count} × {planned.target} ({planned.fabric})"
     blocks: list[Block] = [_waterfall(planned)]

@@ -12,7 +12,7 @@ from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.errors import SpecError
 from nearpeak.ops import case
-from nearpeak.systems.training.chakra.trace_files import trace_bytes, write_traces
+from nearpeak.systems.training.chakra.trace_files import trace_messages, write_traces
 from nearpeak.systems.training.chakra.trace_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, TracePlan, rank_nodes
 from nearpeak.systems.training.programs.stage_program import rank_programs
 from nearpeak.systems.training.schedules import schedule_of
@@ -119,4 +119,97 @@ def test_traces_that_cannot_be_are_one_line(call, words):
 
 
 def test_an_empty_trace_is_its_metadata():
-    assert trace_bytes([]) == b"\x07\n\x050.0.4"
+    assert list(trace_messages([])) == [b"\x07\n\x050.0.4"]
+
+
+def schema_classes():
+    """Metadata and node of the public schema, as far as files have its fields, from protobuf itself."""
+    pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    from google.protobuf import descriptor_pool, message_factory
+
+    field = pb2.FieldDescriptorProto
+    kinds = {"string": field.TYPE_STRING, "uint64": field.TYPE_UINT64, "int32": field.TYPE_INT32,
+             "int64": field.TYPE_INT64, "bool": field.TYPE_BOOL}  # fmt: skip
+    file = pb2.FileDescriptorProto(name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
+    node_types = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
+                  "COMM_RECV_NODE", "COMM_COLL_NODE")  # fmt: skip
+    enum = file.enum_type.add(name="NodeType")
+    for number, name in enumerate(node_types):
+        enum.value.add(name=name, number=number)
+
+    def add(message, name, number, kind, *, is_repeated=False, of="", oneof=None):
+        label = field.LABEL_REPEATED if is_repeated else field.LABEL_OPTIONAL
+        extra = {"type_name": f".ChakraProtoMsg.{of}"} if of else {}
+        item = message.field.add(name=name, number=number, type=kinds.get(kind, kind), label=label, **extra)
+        if oneof is not None:
+            item.oneof_index = oneof
+
+    attribute = file.message_type.add(name="AttributeProto")
+    attribute.oneof_decl.add(name="value")
+    add(attribute, "name", 1, "string")
+    for name, number, kind in (("int32_val", 7, "int32"), ("int64_val", 9, "int64"), ("bool_val", 27, "bool"),
+                               ("string_val", 29, "string")):  # fmt: skip
+        add(attribute, name, number, kind, oneof=0)
+    metadata, node = file.message_type.add(name="GlobalMetadata"), file.message_type.add(name="Node")
+    add(metadata, "version", 1, "string")
+    for number, name, kind in ((1, "id", "uint64"), (2, "name", "string"), (6, "start_time_micros", "uint64"),
+                               (7, "duration_micros", "uint64")):  # fmt: skip
+        add(node, name, number, kind)
+    for number, name in ((4, "ctrl_deps"), (5, "data_deps")):
+        add(node, name, number, "uint64", is_repeated=True)
+    add(node, "type", 3, field.TYPE_ENUM, of="NodeType")
+    add(node, "attr", 10, field.TYPE_MESSAGE, is_repeated=True, of="AttributeProto")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return [
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
+        for name in ("GlobalMetadata", "Node")
+    ]
+
+
+READ_AS = {"is_cpu_op": "bool_val", "comm_type": "int64_val", "comm_size": "int64_val", "comm_src": "int32_val",
+           "comm_dst": "int32_val", "comm_tag": "int32_val", "pg_name": "string_val"}  # fmt: skip
+"""Types as which readers take attributes; another type reads as 0 (mlcommons/chakra, src/feeder/et_feeder_node.cpp)."""
+
+
+def decoded(path):
+    """The nodes of a file as the public schema reads them."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    metadata_class, node_class = schema_classes()
+    metadata, *nodes = messages(memoryview(path.read_bytes()))
+    assert metadata_class.FromString(bytes(metadata)).version == "0.0.4"
+    nodes = [node_class.FromString(bytes(data)) for data in nodes]
+    assert not any(len(UnknownFieldSet(part)) for node in nodes for part in (node, *node.attr))
+    return nodes
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h2", "dualpipe"])
+def test_files_follow_the_public_schema_and_ranks_agree(schedule, tmp_path):
+    pytest.importorskip("google.protobuf")
+    mesh = PLAN.mesh
+    *files, groups_file = write_traces(tmp_path, "tiny", trace_plan(schedule), mesh, lambda _: mesh)
+    groups = json.loads(groups_file.read_text())
+    collectives, sent, received = {}, Counter(), Counter()
+    for rank, path in enumerate(files):
+        nodes = decoded(path)
+        ids = [node.id for node in nodes]
+        assert len(set(ids)) == len(ids)
+        assert all(need in ids[:place] for place, node in enumerate(nodes) for need in node.data_deps), "no circles"
+        for node in nodes:
+            values = {attr.name: getattr(attr, attr.WhichOneof("value")) for attr in node.attr}
+            assert {attr.name: attr.WhichOneof("value") for attr in node.attr}.items() <= READ_AS.items()
+            assert (node.duration_micros > 0) == (node.type == COMPUTE)
+            if node.type == COLLECTIVE:
+                assert rank in groups[values["pg_name"]]
+                order = collectives.setdefault((values["pg_name"], rank), [])
+                order.append((values["comm_type"], values["comm_size"]))
+            elif node.type in (SEND, RECEIVE):
+                assert rank == values["comm_src" if node.type == SEND else "comm_dst"]
+                ends = tuple(values[name] for name in ("comm_src", "comm_dst", "comm_tag", "comm_size"))
+                (sent if node.type == SEND else received)[ends] += 1
+    assert sent == received
+    assert set(sent.values()) == {1}, "a tag tells messages between two ranks apart"
+    for name in {name for name, _ in collectives}:
+        orders = [collectives[name, rank] for rank in groups[name]]
+        assert all(order == orders[0] for order in orders), "members of a group call the same collectives in order"

@@ -1,8 +1,9 @@
 """Chakra files: one trace of protocol-buffer messages per rank, and the file of groups that simulators read beside."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from nearpeak.core.systems.mesh import Mesh
@@ -14,8 +15,11 @@ VERSION = "0.0.4"
 """Version of the schema that is written."""
 MOST_RANKS = 4096
 """Ranks for which files are written."""
-_INT64, _BOOL, _STRING = 9, 27, 29
+_INT32, _INT64, _BOOL, _STRING = 7, 9, 27, 29
 """Fields of an attribute's value (mlcommons/chakra, schema/protobuf/et_def.proto, AttributeProto)."""
+_SHORT = ("comm_src", "comm_dst", "comm_tag")
+"""Attributes that readers take as 32-bit numbers and as 0 if they have another type (mlcommons/chakra,
+src/feeder/et_feeder_node.cpp)."""
 
 
 def write_traces(
@@ -50,17 +54,18 @@ def write_traces(
             return mesh.rank({**place, "pp": stage})
 
         paths.append(folder / f"{name}.{rank}.et")
-        paths[-1].write_bytes(trace_bytes(rank_nodes(plan, place.get("pp", 0), rank_at, group_of)))
+        with paths[-1].open("wb") as file:  # a rank's nodes may be many: none of them is kept
+            file.writelines(trace_messages(rank_nodes(plan, place.get("pp", 0), rank_at, group_of)))
     paths.append(folder / f"{name}.json")
     members = {number: list(ranks) for (_, ranks), number in groups.items()}
     paths[-1].write_text(json.dumps(members, indent=1) + "\n", encoding="utf-8")
     return tuple(paths)
 
 
-def trace_bytes(nodes: Iterable[TraceNode]) -> bytes:
-    """Return a trace: its metadata and nodes, each preceded by its length."""
-    metadata = text_field(1, VERSION)
-    return b"".join(varint(len(message)) + message for message in (metadata, *map(_node, nodes)))
+def trace_messages(nodes: Iterable[TraceNode]) -> Iterator[bytes]:
+    """Yield the messages of a trace, its metadata and its nodes, each preceded by its length."""
+    for message in chain((text_field(1, VERSION),), map(_node, nodes)):
+        yield varint(len(message)) + message
 
 
 def _node(node: TraceNode) -> bytes:
@@ -81,6 +86,7 @@ def _attributes(items: tuple[tuple[str, Attribute], ...]) -> bytes:
         if isinstance(value, str):
             encoded = text_field(_STRING, value)
         else:
-            encoded = number_field(_BOOL if isinstance(value, bool) else _INT64, int(value))
+            field = _BOOL if isinstance(value, bool) else _INT32 if name in _SHORT else _INT64
+            encoded = number_field(field, int(value))
         data += message_field(10, text_field(1, name) + encoded)
     return data

@@ -34,7 +34,6 @@ def rank_memory(
     in_flight: InFlight = chunks_in_flight,
     rules: MemoryRules | None = None,
     activations: ActivationRules | None = None,
-    expert_load: float = 1.0,
     allocator: str = "segments",
 ) -> RankMemory:
     """Return the peak memory of a rank of a pipeline stage.
@@ -45,7 +44,6 @@ def rank_memory(
         layers: layers of each stage; those of the plan where none, or equal shares.
         in_flight: model chunks whose activations a stage holds at once, by the schedule.
         rules, activations: those of the plan's framework where none.
-        expert_load: tokens of the fullest rank's experts over the mean.
         allocator: `segments` (PyTorch's default), `expandable` segments, or `none`: nothing is lost to it.
 
     Raises:
@@ -67,9 +65,7 @@ def rank_memory(
     own, chunks = stage_layers(shape, plan, stage, layers), in_flight(plan, stage)
     default_rules, default_activations = plan_rules(shape, plan)
     rules, activations = rules or default_rules, activations or default_activations
-    places = memory_places(
-        shape, plan, own, chunks=chunks, rules=rules, activations=activations, expert_load=expert_load
-    )
+    places = memory_places(shape, plan, own, chunks=chunks, rules=rules, activations=activations)
     peak = max(places, key=lambda place: sum(place.parts.values()))
     parts = {kind: round(peak.parts.get(kind, 0)) for kind in MEMORY_KINDS}
     lost_bytes = 0

@@ -17,6 +17,7 @@ from nearpeak.systems.training.memory.layer_parameters import (
 from nearpeak.systems.training.memory.recomputation import StageMemory, stage_memory
 from nearpeak.systems.training.memory.saved_tensors import COMPOSED_NORM_BYTES, FP32_BYTES, ActivationRules, TokenAxes
 from nearpeak.systems.training.memory.stage_layers import StageLayers, held_copies, rank_chunks
+from nearpeak.systems.transformer.expert_rows import busiest_expert_rows
 
 _FULLY_SHARDED = ("zero3", "fsdp", "hsdp")
 
@@ -84,6 +85,23 @@ def rank_parameters(
     )
 
 
+def expert_load_ratio(shape: TransformerShape, plan: TrainingPlan) -> float:
+    """Return the rows of the experts of the busiest rank over the mean of all ranks.
+
+    >>> from nearpeak.core.systems.transformer import Experts, TransformerShape
+    >>> shape = TransformerShape(name="moe", layer_count=2, hidden=64, head_count=4, kv_head_count=4, head_width=16,
+    ...     ffn=128, is_gated=True, vocabulary=256, experts=Experts(count=8, per_token=2, width=16))
+    >>> plan = TrainingPlan(dp=4, ep=4, micro_batch=1, global_batch=4, sequence=256, expert_load="zipf exponent=1")
+    >>> round(expert_load_ratio(shape, plan), 2)
+    1.98
+    """
+    if shape.experts is None or plan.expert_load == "balanced":
+        return 1.0
+    tokens = ceil_div(plan.micro_batch * plan.sequence, plan.cp) * plan.ep
+    busiest = busiest_expert_rows(shape.experts, tokens, plan.ep, plan.expert_load)
+    return busiest.total * plan.ep / (tokens * shape.experts.per_token)
+
+
 def memory_places(
     shape: TransformerShape,
     plan: TrainingPlan,
@@ -92,7 +110,6 @@ def memory_places(
     chunks: int,
     rules: MemoryRules,
     activations: ActivationRules,
-    expert_load: float = 1.0,
 ) -> list[MemoryPlace]:
     """Return the parts that are alive at each candidate for the peak; degrees may be NumPy columns.
 
@@ -100,11 +117,11 @@ def memory_places(
 
     Args:
         chunks: model chunks in flight.
-        expert_load: tokens of the fullest rank's experts over the mean.
     """
     axes = TokenAxes(
         token_count=ceil_div(plan.micro_batch * plan.sequence, plan.cp), key_count=plan.sequence, tp=plan.tp,
-        is_sequence_parallel=plan.sequence_parallel, etp=plan.etp, expert_load=expert_load,
+        is_sequence_parallel=plan.sequence_parallel, etp=plan.etp,
+        expert_load=expert_load_ratio(shape, plan),
     )  # fmt: skip
     unsharded_bytes = rules.unsharded_gradient_bytes if is_fully_sharded(plan) else 0
     builder = _PlaceBuilder(

@@ -10,7 +10,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div
 from nearpeak.systems.training.memory.caching_allocator import AllocatorPeaks, Event, allocator_peaks
 from nearpeak.systems.training.memory.framework_rules import MemoryRules
 from nearpeak.systems.training.memory.layer_parameters import vocabulary_rows
-from nearpeak.systems.training.memory.memory_places import RankParameters, is_fully_sharded
+from nearpeak.systems.training.memory.memory_places import RankParameters, expert_load_ratio, is_fully_sharded
 from nearpeak.systems.training.memory.recomputation import kept_names
 from nearpeak.systems.training.memory.saved_tensors import ActivationRules, TokenAxes, layer_input, layer_steps
 from nearpeak.systems.training.memory.stage_layers import StageLayers, rank_chunks
@@ -70,6 +70,7 @@ class RankEvents:
         return TokenAxes(
             token_count=ceil_div(plan.micro_batch * plan.sequence, plan.cp), key_count=plan.sequence, tp=plan.tp,
             is_sequence_parallel=plan.sequence_parallel, etp=plan.etp,
+            expert_load=expert_load_ratio(self.shape, plan),
         )  # fmt: skip
 
     def _chunk(self, op: PipelineOp) -> tuple[int, range, bool]:

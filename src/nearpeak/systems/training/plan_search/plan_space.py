@@ -61,6 +61,8 @@ class PlanSpace:
     """Whether plans with tensor parallelism split the residual stream too."""
     is_compiled: bool = False
     """Whether pointwise calls are fused."""
+    expert_load: str = "balanced"
+    """Rows of experts, as plans state them."""
 
     def __post_init__(self) -> None:
         """Refuse spaces without devices."""
@@ -113,6 +115,11 @@ class PlanGroup:
         return self.space.framework
 
     @property
+    def expert_load(self) -> str:
+        """Even rows of experts for the closed form of the memory, which need least."""
+        return "balanced"
+
+    @property
     def global_batch(self) -> int:
         """Sequences of one step."""
         return self.space.global_batch
@@ -158,6 +165,7 @@ class PlanGroup:
             sharding=self.sharding, recompute=self.recompute, precision=self.precision, tp_overlap=self.tp_overlap,
             framework=self.framework, sequence_parallel=self.sequence_parallel and degrees["tp"] > 1,
             is_compiled=self.is_compiled, dp_overlap=self.dp_overlap, shard_count=self.shard_count,
+            expert_load=self.space.expert_load,
         )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ def plan_layout(shape: TransformerShape, plan: TrainingPlan, *, has_dropout: boo
         adds_up = plan.framework != "fsdp2" and plan.micro_batch_count > 1
         formats = replace(formats, gradient=formats.activation if adds_up else "")
     layout = Layout(
-        tp=plan.tp, cp=plan.cp, ep=plan.ep, etp=plan.etp, sequence_parallel=plan.sequence_parallel and plan.tp > 1,
+        tp=plan.tp, cp=plan.cp, ep=plan.ep, etp=plan.etp, expert_load=plan.expert_load,
+        sequence_parallel=plan.sequence_parallel and plan.tp > 1,
         gathers_again=is_megatron, copies_sequences=not is_megatron, has_dropout=has_dropout,
         vocabulary_multiple=_PADDING if is_megatron else 1,
         formats=formats, fusions=plan_fusions(plan),
