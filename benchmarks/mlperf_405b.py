@@ -1,9 +1,10 @@
 """Check rates and scaling of MLPerf Training 5.0, Llama 3.1 405B, on 512 to 8,192 GPUs.
 
-Source: mlcommons/training_results_v5.0 0fdc28f, as the design page of parallel training quotes it in section 3: tokens
-per second and GPU, sequences of a step, and micro-batches of a pipeline on H100 (288 on 512 GPUs, 24 on 8,192), which
-give 128 ranks of a replica. How these are split is not quoted: the split that Megatron Bridge publishes for the same
-model and GPU is taken. Batches on H200 are not quoted; that of H100 is taken.
+Source: mlcommons/training_results_v5.0 0fdc28f. Rates, tokens per second and GPU, are quoted in section 3 of the design
+page of parallel training. Plans are those of the submissions' configurations (NVIDIA eos-dfw_n64 and n1024,
+config_DGXH100_64x8x288xtp8pp8cp2.sh and _1024x8x24xtp8pp8cp2.sh; Nebius 8xH200_n64 and n128,
+config_DGXH200_64x8x144xtp4pp8cp2.sh and _128x8x72xtp4pp8cp2.sh): eight chunks a rank, embedding and loss counted as a
+layer each, no CUDA graphs.
 """
 
 import sys
@@ -15,7 +16,10 @@ from nearpeak.core.systems.plan_words import training_plan_of
 from nearpeak.targets.clusters import cluster_of
 
 FIGURES = ("mlperf_405b_rate", "mlperf_405b_scaling")
-_PLAN = "tp=8,pp=8,cp=2,micro=1,schedule=interleaved:8,zero=1,sp,tp_overlap"
+_STAGES = ":".join(["1", *["2"] * 62, "1"])
+_PLAN = f"pp=8,cp=2,micro=1,schedule=interleaved:8,stages={_STAGES},zero=1,sp,tp_overlap"
+_TP = {"h100_sxm": 8, "h200_sxm": 4}
+"""Tensor-parallel degree by target."""
 _MEASURED = {
     "h100_sxm": ((512, 1152, 334), (8192, 1536, 296)),
     "h200_sxm": ((512, 1152, 369), (1024, 1152, 364)),
@@ -36,9 +40,10 @@ def _rows() -> Iterator[tuple[str, int, float, float]]:
     """Yield target, GPUs, and the measured and the predicted rate."""
     for target, points in _MEASURED.items():
         for devices, batch, rate in points:
-            plan = training_plan_of(_PLAN, devices, sequence=8192, global_batch=batch, precision="fp8-delayed")
+            words = f"tp={_TP[target]},{_PLAN}"
+            plan = training_plan_of(words, devices, sequence=8192, global_batch=batch, precision="fp8-delayed")
             answer = training_time("llama-3.1-405b", plan, cluster_of(f"{devices}x{target}", "ib_ndr"),
-                                   "megatron-bridge")  # fmt: skip
+                                   "megatron-lm")  # fmt: skip
             yield target, devices, rate, answer.tokens_per_s_device
 
 

@@ -1,8 +1,10 @@
 """Tests of the time of training plans with predicted kernels and collectives."""
 
+import random
 from dataclasses import replace
 
 import pytest
+from tests.sampling import sampled
 
 from nearpeak.api.training.training_time import group_mesh, host_count, training_time
 from nearpeak.core.systems.training_answer import PART_NAMES
@@ -106,3 +108,29 @@ def test_no_rank_is_charged_for_more_work_than_it_runs(schedule, chunks):
     parts = {part.name: part.time_s for part in answer.parts}
     assert parts["bubble"] >= -1e-9 * answer.step_s
     assert parts["proved bound"] + parts["kernels below peak"] < answer.step_s
+
+
+def drawn_plan(draw):
+    """A plan for 16 devices, and 4 layers of 16 heads."""
+    tp, pp = draw.choice([1, 2, 4, 8]), draw.choice([1, 2])
+    cp = draw.choice([degree for degree in (1, 2) if tp * pp * degree <= 16])
+    dp, schedule = 16 // (tp * pp * cp), draw.choice(["gpipe", "1f1b", "interleaved", "zb-h1"]) if pp > 1 else "1f1b"
+    return TrainingPlan(
+        tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=draw.choice([1, 2]), global_batch=8 * dp, sequence=1024,
+        schedule=schedule, chunk_count=2 if schedule == "interleaved" else 1, sequence_parallel=draw.random() < 0.5,
+        sharding=draw.choice(["none", "zero1", "zero3"]), recompute=draw.choice(["none", "full"]),
+        tp_overlap=draw.random() < 0.5, dp_overlap=draw.random() < 0.5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", sampled(range(1000), 20))
+def test_a_better_network_never_slows_a_step(seed):
+    draw, cluster = random.Random(seed), cluster_of("16xh100_sxm", "ib_hdr")
+    plan, (inner, outer) = drawn_plan(draw), cluster.fabric.tiers
+    change = draw.choice([
+        {"bandwidth_bytes_per_s": 2 * outer.bandwidth_bytes_per_s}, {"latency_s": outer.latency_s / 4},
+        {"reached_ratio": 1.0}, {"reduces": True},
+    ])  # fmt: skip
+    better = replace(cluster, fabric=replace(cluster.fabric, tiers=(inner, replace(outer, **change))))
+    before, after = (training_time(SHAPE, plan, one, "megatron-lm").step_s for one in (cluster, better))
+    assert after <= before * (1 + 1e-9), (plan, change)

@@ -93,7 +93,7 @@ def expert_load_ratio(shape: TransformerShape, plan: TrainingPlan) -> float:
     ...     ffn=128, is_gated=True, vocabulary=256, experts=Experts(count=8, per_token=2, width=16))
     >>> plan = TrainingPlan(dp=4, ep=4, micro_batch=1, global_batch=4, sequence=256, expert_load="zipf exponent=1")
     >>> round(expert_load_ratio(shape, plan), 2)
-    1.98
+    2.01
     """
     if shape.experts is None or plan.expert_load == "balanced":
         return 1.0
