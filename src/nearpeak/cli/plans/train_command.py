@@ -11,6 +11,7 @@ from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
 from nearpeak.core.systems.service_words import usd_of
 from nearpeak.errors import SpecError
+from nearpeak.units import show
 
 if TYPE_CHECKING:
     from nearpeak.core.systems.fabric import Cluster
@@ -107,9 +108,7 @@ def train(
     other = None if against is None else report.difference_of(planned, before, str(against))
     _write_files(planned, html, trace_out)
     if chakra_out is not None:
-        from nearpeak.api.training.chakra_traces import write_chakra_traces
-
-        write_chakra_traces(model, planned.plan, cluster, chakra_out, planned.time.stack)
+        _write_chakra(model, planned, cluster, chakra_out)
     if as_json:
         sys.stdout.write(report.to_json(planned) + "\n")
     else:
@@ -198,6 +197,15 @@ def _write_files(planned: "PlannedTraining", html: Path | None, trace_out: Path 
 
         write_timeline(planned.time.spans, trace_out)
         sys.stderr.write(f"wrote {trace_out}\n")
+
+
+def _write_chakra(model: str, planned: "PlannedTraining", cluster: "Cluster", folder: Path) -> None:
+    """Write the trace of every rank, and say how much they are."""
+    from nearpeak.api.training.chakra_traces import write_chakra_traces
+
+    paths = write_chakra_traces(model, planned.plan, cluster, folder, planned.time.stack)
+    size = sum(path.stat().st_size for path in paths)
+    sys.stderr.write(f"wrote {len(paths) - 1} traces and {paths[-1].name} to {folder}, {show(float(size), 'B')}\n")
 
 
 def _tokens_of(text: str) -> float:
