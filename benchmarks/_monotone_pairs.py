@@ -95,8 +95,29 @@ FAMILIES = {
 """Families by name."""
 
 
-def broken_ratios(family: Family, device: str, count: int, seed: int) -> Any:
-    """Return by how much the contained case of each pair that breaks the law takes longer, as ratios above 1."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Predictions of pairs of cases, as columns."""
+
+    contained: Mapping[str, Any]
+    """Extents of the smaller case of each pair, by axis."""
+    container: Mapping[str, Any]
+    """Extents of the larger one."""
+    ratio: Any
+    """Time of the contained case over that of the case that contains it: more than 1 breaks the law."""
+    is_beyond: Any
+    """Whether the contained case takes longer than the 90 % interval of the other reaches, so that more than the stated
+    uncertainty breaks the law.
+    """
+
+    @property
+    def broken(self) -> Any:
+        """Ratios of the pairs that break the law."""
+        return self.ratio[self.ratio > 1 + ROUNDING_RATIO]
+
+
+def pairs_of(family: Family, device: str, count: int, seed: int) -> Pairs:
+    """Return the predictions of random pairs of a family on a device."""
     draw = np.random.default_rng(seed)
     pairs: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for name, (low, high) in family.extents.items():
@@ -104,12 +125,14 @@ def broken_ratios(family: Family, device: str, count: int, seed: int) -> Any:
         grown = np.ceil(first * np.exp(draw.choice(_STEPS, count) * draw.random(count))).astype(np.int64)
         for axes, extent in zip(pairs, (first, np.maximum(first, grown)), strict=True):
             axes[name] = extent * family.multiple
-    times = [
+    contained, container = (
         predict_table(
             case_table({"op": family.op, **family.fixed, **axes, **{a: axes[b] for a, b in family.same.items()}}),
             target_of(device),
-        ).predicted_s
+        )
         for axes in pairs
-    ]
-    ratios = times[0] / times[1]
-    return ratios[ratios > 1 + ROUNDING_RATIO]
+    )
+    return Pairs(
+        contained=pairs[0], container=pairs[1], ratio=contained.predicted_s / container.predicted_s,
+        is_beyond=contained.predicted_s > container.high_s,
+    )  # fmt: skip

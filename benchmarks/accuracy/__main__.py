@@ -10,12 +10,13 @@ from typing import NoReturn
 from benchmarks.accuracy import refusals
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, UnreadTable
+from benchmarks.accuracy.pages import PAGES, write_page
 from benchmarks.accuracy.published import PUBLISHED
 from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.prediction.model_choice import model_of
 
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy.md"
+PAGE = PAGES / "accuracy.md"
 HEAD = """# How far predictions are from measurements
 
 Written by `python -m benchmarks.accuracy CORPUS --page`; nothing is fitted by it. Errors are of predicted over
@@ -83,7 +84,7 @@ def main() -> None:
     _leave_unread(told, options.corpus, options.only, is_scored=bool(count))
     if options.page:
         whole = HEAD + PUBLISHED + sums + COLUMNS + "\n".join(lines) + "\n" + REFUSED + unscored + "\n"
-        PAGE.write_text(whole, encoding="utf-8")
+        write_page(PAGE, whole)
 
 
 def _scored(

@@ -9,13 +9,14 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block
+from benchmarks.accuracy.pages import PAGES, write_page
 from nearpeak.core.answers.audit import KINDS
 from nearpeak.errors import NearpeakError
 from nearpeak.prediction.calibration.samples import Samples
 from nearpeak.prediction.calibration.table_audit import audit
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/lab/corpus_audit.md"
+PAGE = PAGES / "corpus_audit.md"
 SHOWN = [kind for kind in KINDS if kind not in ("set_aside", "slow_repeat")]  # blocks have one row per shape
 HEAD = f"""# Audit of the measurements that predictions are scored on
 
@@ -56,7 +57,7 @@ def main() -> None:
             copied.append(f"| {family.name} | {one.name} | {other.name} | {common} | {same} |")
             print(copied[-1], flush=True)
     if not options.family:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n" + COPIES + "\n".join(copied) + "\n", encoding="utf-8")
+        write_page(PAGE, HEAD + "\n".join(lines) + "\n" + COPIES + "\n".join(copied) + "\n")
 
 
 def copies(blocks: Iterable[Block]) -> Iterator[tuple[Block, Block, int, int]]:

@@ -10,9 +10,10 @@ import numpy as np
 from benchmarks.accuracy.bars_table import BARS, FIGURES, Bar
 from benchmarks.accuracy.evidence import Evidence
 from benchmarks.accuracy.noise import noises
-from benchmarks.accuracy.records import FOLDER, GROUP, SEEN, Record, figure, scored, written
+from benchmarks.accuracy.pages import PAGES, write_page
+from benchmarks.accuracy.records import GROUP, SEEN, Record, figure, scored, written
 
-PAGE = FOLDER / "accuracy_bars.md"
+PAGE = PAGES / "accuracy_bars.md"
 HEAD = """# Which bars predictions reach
 
 Written by `python -m benchmarks.accuracy.bars CORPUS --page`; nothing is fitted by it, and no figure is typed. Errors
@@ -124,7 +125,7 @@ def main() -> None:
         print(summary_line(one), *(f"    {block_line(one.bar, held)}" for held in one.held), sep="\n", flush=True)
     if options.page:
         groups = [one for one in records if one.origin == GROUP]
-        PAGE.write_text(page(verdicts, evidence, groups), encoding="utf-8")
+        write_page(PAGE, page(verdicts, evidence, groups))
 
 
 def _found(corpus: Path) -> tuple[list[Record], Evidence]:

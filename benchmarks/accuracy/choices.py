@@ -14,13 +14,14 @@ import numpy as np
 from benchmarks.accuracy.families.conv import FAMILY, miopen_kernels
 from benchmarks.accuracy.families.gemm import FAMILY as PRODUCTS
 from benchmarks.accuracy.family import Block, folds
+from benchmarks.accuracy.pages import PAGES, write_page
 from benchmarks.accuracy.scores import error_of, rows_of
 from nearpeak.bounds.bound_table import bound_table
 from nearpeak.core.answers.bound import Policy
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_choices.md"
+PAGE = PAGES / "accuracy_choices.md"
 HEAD = """# What boards and choices of libraries leave open
 
 Written by `python -m benchmarks.accuracy.choices CORPUS --page`; nothing is fitted by it. Errors are mean absolute
@@ -98,7 +99,7 @@ def main() -> None:
             print(line, flush=True)
             text += line + "\n"
     if options.page:
-        PAGE.write_text(text, encoding="utf-8")
+        write_page(PAGE, text)
 
 
 def _board_lines(corpus: Path) -> Iterator[str]:

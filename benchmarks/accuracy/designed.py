@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
+from benchmarks.accuracy.pages import PAGES, write_page
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.errors import NearpeakError
 from nearpeak.prediction.calibration.device_fit import insensitive_places, slopes, spread_from
@@ -34,7 +35,7 @@ Mean absolute error in percent: without data, and after 30 cases the mean and th
 | family | left out | rows | no data: all | above 50 us | 30 cases: all | above 50 us | worst: all | above 50 us |
 |---|---|---|---|---|---|---|---|---|
 """
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_designed.md"
+PAGE = PAGES / "accuracy_designed.md"
 
 
 def main() -> None:
@@ -56,7 +57,7 @@ def main() -> None:
                 continue
             print(lines[-1], flush=True)
     if options.page:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        write_page(PAGE, HEAD + "\n".join(lines) + "\n")
 
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:

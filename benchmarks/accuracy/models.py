@@ -11,11 +11,12 @@ import numpy as np
 
 import nearpeak
 from benchmarks.accuracy.names import target_name
+from benchmarks.accuracy.pages import PAGES, write_page
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError
 from nearpeak.targets import TARGETS, target_of
 
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_models.md"
+PAGE = PAGES / "accuracy_models.md"
 HEAD = """# How far predictions of whole models are from measurements
 
 Written by `python -m benchmarks.accuracy.models CORPUS --page`; nothing is fitted by it, and no row of whole models was
@@ -105,7 +106,7 @@ def main() -> None:
     ]
     print("\n".join(means))
     if options.page:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n\n" + "\n".join(means) + "\n", encoding="utf-8")
+        write_page(PAGE, HEAD + "\n".join(lines) + "\n\n" + "\n".join(means) + "\n")
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, float]]:

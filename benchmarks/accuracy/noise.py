@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.family import EAGER, OLD, target_name
+from benchmarks.accuracy.pages import PAGES, write_page
 
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_noise.md"
+PAGE = PAGES / "accuracy_noise.md"
 HEAD = """# How much measurements differ between versions of one software
 
 Written by `python -m benchmarks.accuracy.noise CORPUS --page`. For every shape that one framework measured with its
@@ -84,7 +85,7 @@ def main() -> None:
         print(found.line, flush=True)
         lines.append(found.line)
     if options.page:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        write_page(PAGE, HEAD + "\n".join(lines) + "\n")
 
 
 def noises(corpus: Path) -> Iterator[Noise]:

@@ -13,6 +13,7 @@ from benchmarks.accuracy.families.gemm import PRODUCTS
 from benchmarks.accuracy.family import EAGER, kinds_of, lacks, target_name
 from benchmarks.accuracy.fit import FOLDER, SOURCES
 from benchmarks.accuracy.meters import SETTLING_S, Place, Run, known_runs, read_w, runs_of, states_at, write_runs
+from benchmarks.accuracy.pages import PAGES, write_page
 from benchmarks.accuracy.scores import error_of, shown
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NearpeakError
@@ -38,7 +39,7 @@ TURNS = 4
 """Times that runs and scalars are fitted in turn."""
 SETTLED_S = 2e-4
 """Kernels from which a meter has settled in nearly all runs."""
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_power.md"
+PAGE = PAGES / "accuracy_power.md"
 HEAD = """# How far predicted power is from boards' meters
 
 Written by `python -m benchmarks.accuracy.power CORPUS --page`; nothing is fitted by it. Average power of products whose
@@ -108,7 +109,7 @@ def main() -> None:
     lines = list(_lines(found))
     print("\n".join(lines))
     if options.page:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        write_page(PAGE, HEAD + "\n".join(lines) + "\n")
 
 
 def _readings(path: Path) -> Iterator[Readings]:

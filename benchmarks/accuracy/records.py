@@ -10,12 +10,12 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block
+from benchmarks.accuracy.pages import PAGES
 from benchmarks.accuracy.scores import Rows, error_of, held_out, joined, score
 from nearpeak.errors import NearpeakError
 from nearpeak.prediction.model_choice import model_of
 from nearpeak.targets import target_of
 
-FOLDER = Path(__file__).parents[2] / "docs/lab"
 SHORT_S = 20e-6
 """Element-wise kernels from here on have a bar."""
 EXACT, LEAST_S = 1 - 1e-9, 1e-15
@@ -108,7 +108,7 @@ def record(origin: str, family: str, rows: Rows) -> Record:
     return Record(origin=origin, family=family, name=rows.name, row_count=len(rows.measured_s), values=values)
 
 
-def written(folder: Path = FOLDER) -> Iterator[Record]:
+def written(folder: Path = PAGES) -> Iterator[Record]:
     """Yield what commands that take long have written to their pages: read as data, not computed anew."""
     for family, name, _, count, whole, long, roofline in _table(folder / "accuracy_unseen.md", 7):
         mean = _percent(whole)
@@ -148,7 +148,7 @@ def _percent(cell: str) -> float:
     return float(found[0]) / 100 if found else float("nan")
 
 
-def figure(name: str, folder: Path = FOLDER) -> Mapping[str, object]:
+def figure(name: str, folder: Path = PAGES) -> Mapping[str, object]:
     """Return a figure that another benchmark measured; empty where it was not."""
     path = folder / "figures" / f"{name}.json"
     found: Mapping[str, object] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -2,13 +2,13 @@
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 import nearpeak
+from benchmarks.accuracy.pages import PAGES, write_page
 from nearpeak.core.answers.execution_time import MODES
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_served.md"
+PAGE = PAGES / "accuracy_served.md"
 HEAD = """# How far execution modes are from what servers publish
 
 Written by `python -m benchmarks.accuracy.served --page`. Decode steps of Llama 3 8B in bf16 on one device; nothing is
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_served.md")
     lines = "\n".join(line_of(row) for row in ROWS)
     if parser.parse_args().page:
-        PAGE.write_text(f"{HEAD}{lines}\n{FOOT}", encoding="utf-8")
+        write_page(PAGE, f"{HEAD}{lines}\n{FOOT}")
     else:
         print(lines)
 

@@ -6,7 +6,7 @@ for what another format adds, those that were fitted, predicted by scalars of th
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +20,18 @@ from benchmarks.accuracy.ranks import missed_by_device
 from nearpeak.prediction.calibration.coefficient_file import group_text, groups_of
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.calibration.related_devices import is_other_format
-from nearpeak.prediction.calibration.source_spread import FILE, OTHER_CHIP, OTHER_FORMAT, OTHER_SOURCE, RANKS
+from nearpeak.prediction.calibration.source_spread import (
+    FILE,
+    OLDER_LIBRARIES,
+    OTHER_CHIP,
+    OTHER_FORMAT,
+    OTHER_MAKER,
+    OTHER_SOURCE,
+    RANKS,
+    other_maker_spread,
+    spread_of,
+)
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.model_choice import model_of
 from nearpeak.targets import target_of
 
@@ -33,8 +44,14 @@ HEAD = """# Logarithms by which measurements are faster and slower for being of 
 # in squares to the interval. Written by `python -m benchmarks.accuracy.spread CORPUS`; under a source's name stands
 # what all others show, under other_format_… what scalars of another format of the same device add, under ranks_…
 # by how much the most ranks measured are faster and slower than scalars fitted on half of them say, under twins…
-# and cousins… what scalars of another board of the architecture add, with the same multiprocessors or others.
+# and cousins… what scalars of another board of the architecture add, with the same multiprocessors or others; under
+# older_libraries what products of DeepBench (libraries of 2016 to 2019) add to scalars of libraries of 2023 and later
+# on boards of the same architectures; under other_maker… what rows of AMD's boards add to what NVIDIA's tell of them.
 """
+_FIRST_MAKER, _MAKER_STEPS = "NVIDIA", 3
+"""Maker whose boards tell of those of makers without measurements, and the steps that these are away."""
+_OLDER_SOURCE = "deepbench"
+"""Project that timed products by the libraries of its boards' age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +87,7 @@ def main() -> None:
     ]
     lines += list(_rank_lines([block for family, block in blocks if family.model.name == "collective"]))
     lines += list(_kin_lines(blocks))
+    lines += [_older_lines(blocks), *_maker_lines(blocks)]
     for source in sorted({one.source for one in found}):
         lines.append(_lines(source, [one for one in found if one.source != source]))
     FILE.write_text(HEAD + "\n".join(lines), encoding="utf-8")
@@ -141,6 +159,41 @@ def _kin_lines(blocks: Sequence[tuple[Family, Block]]) -> Iterator[str]:
         for name in (f"{one.kind}_{one.model}", *([OTHER_CHIP] if one.kind == OTHER_CHIP else [])):
             found.setdefault(name, []).append(excess)
     yield from (_lines(name, each) for name, each in sorted(found.items()))
+
+
+def _older_lines(blocks: Sequence[tuple[Family, Block]]) -> str:
+    """Return by how much products of older libraries miss scalars of newer ones, of boards of the architecture."""
+    older = [
+        _excess(family, block)
+        for family, block in blocks
+        if family.model.name == "gemm"
+        and block.source == _OLDER_SOURCE
+        and calibration_for(target_of(block.device), family.model, block.columns(np.arange(1))).distance_count <= 1
+    ]
+    return _lines(OLDER_LIBRARIES, older)
+
+
+def _maker_lines(blocks: Sequence[tuple[Family, Block]]) -> Iterator[str]:
+    """Yield by how much boards miss scalars of another maker's, by form, and of all forms together."""
+    found: dict[str, list[Excess]] = {OTHER_MAKER: []}
+    for family, block in blocks:
+        target = target_of(block.device)
+        if target.vendor == _FIRST_MAKER or block.kernels or len(block.measured_s) < family.least_rows_count:
+            continue
+        rows = np.flatnonzero(np.isin(folds(block), READ))
+        foreign = replace(target, vendor="", architecture="", name=f"{target.name} of an unknown maker")
+        times = predict_table(block.table(rows), foreign, block.setting_of(rows))
+        if times.distance_count.max() < _MAKER_STEPS:
+            continue
+        ratio, *ends = (
+            np.log(each / times.predicted_s) for each in (block.measured_s[rows], times.low_s, times.high_s)
+        )
+        known = spread_of(other_maker_spread(family.model.name))
+        low, high = (np.sqrt(np.maximum(end**2 - more**2, 0.0)) for end, more in zip(ends, known, strict=True))
+        excess = _beyond_ends(block.source, ratio, -low, high)
+        for name in (OTHER_MAKER, f"{OTHER_MAKER}_{family.model.name}"):
+            found.setdefault(name, []).append(excess)
+    yield from (_lines(name, each) for name, each in sorted(found.items()) if each)
 
 
 def _rank_lines(blocks: Sequence[Block]) -> Iterator[str]:

@@ -10,13 +10,14 @@ import numpy as np
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import times_of, unseen_values
+from benchmarks.accuracy.pages import PAGES, write_page
 from benchmarks.accuracy.scores import LONG_S, error_of, shown
 from nearpeak.bounds.bound_table import bound_table
 from nearpeak.core.answers.bound import Policy
 from nearpeak.errors import NearpeakError
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_unseen.md"
+PAGE = PAGES / "accuracy_unseen.md"
 HEAD = """# How far predictions are on a device without data
 
 Written by `python -m benchmarks.accuracy.unseen CORPUS`. For each device, the scalars of a format are fitted on each
@@ -51,7 +52,7 @@ def main() -> None:
                 continue
             print(lines[-1], flush=True)
     if options.page:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        write_page(PAGE, HEAD + "\n".join(lines) + "\n")
 
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:

@@ -21,6 +21,8 @@ _SEEN_RATIO = 5e-4
 """Share of a time from which on a part is shown on its own: smaller ones would read 0.0 %."""
 BORROWED = ", but of other operators, not of this one: the interval is wider"
 
+BEST_OF_ALL = "software: the best of the frameworks measured, case by case; --software names one of them"
+
 
 def to_json(case: Case, target: Target, prediction: Prediction) -> str:
     """Return the prediction as one JSON line, its coefficients and their provenance included."""
@@ -70,12 +72,14 @@ def document_of(
     """
     used, nearness = prediction.calibration, NEARNESS[prediction.distance_count]
     parts = [(name, time_s, words.percent(time_s / prediction.time_s)) for name, time_s in _parts(prediction)]
+    is_best = not any("of the frameworks measured" in note for note in prediction.notes)
     loose = [coefficient.name for coefficient in used.coefficients if not coefficient.identified]
     rest: list[Block] = [
         *(f"{name}: {PART_WORDS[name]}" for name, _ in _parts(prediction) if name in PART_WORDS),
         f"holds for {prediction.holds_for}",
         f"energy: {energy_line(prediction.energy)}" if prediction.energy is not None else "",
         *prediction.notes,
+        BEST_OF_ALL if is_best and "best implementation" in used.source else "",
         f"nearness of the data: {DISTANCE[prediction.distance_count]}",
         f"scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
         f"not pinned down by them: {', '.join(loose)}" if loose else "",

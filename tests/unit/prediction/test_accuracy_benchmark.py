@@ -1,8 +1,10 @@
 import dataclasses
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.accuracy import pages
 from benchmarks.accuracy.__main__ import main
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds, site_numbers
@@ -267,3 +269,14 @@ def test_layers_of_other_projects_read_as_products(tmp_path):
         assert {name: column.tolist() for name, column in found[kind].items()} == {
             "batch": [batch], "m": [64], "n": [96], "k": [32]
         }  # fmt: skip
+
+
+def test_every_generated_page_says_when_and_on_what_sources_it_was_taken(tmp_path):
+    modules = [path for path in sorted(Path(pages.__file__).parent.glob("*.py")) if "write_page(" in path.read_text()]
+    names = [re.search(r'PAGES / "(\w+\.md)"', path.read_text())[1] for path in modules if path.stem != "pages"]
+    assert len(names) == 10
+    pages.write_page(tmp_path / "new.md", "# Title\n\nText.\n")
+    for page in (*(pages.PAGES / name for name in names), tmp_path / "new.md"):
+        title, empty, line = page.read_text(encoding="utf-8").splitlines()[:3]
+        assert (title[:2], empty) == ("# ", "")
+        assert re.match(r"Taken on 20\d\d-\d\d-\d\d at commit [0-9a-f]{7,12}(\+edits)?\.", line), page.name

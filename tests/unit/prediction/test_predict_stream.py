@@ -121,6 +121,19 @@ def test_an_unmeasured_operator_is_less_sure_except_where_it_only_launches():
         assert spread[1][0] > 1.1 * spread[1][1]
 
 
+def test_a_delta_rule_is_as_sure_as_its_form_was_seen_to_be_and_its_gradient_is_not():
+    axes = {"batch": 8, "heads": 32, "key_dim": 128, "dim": 128, "key_heads": 16, "dtype": "bf16"}
+    rule = nearpeak.case("delta_rule", tokens=4096, **axes)
+    step = nearpeak.case("delta_rule", tokens=1, begun=True, ended=True, **axes)
+    gradient = nearpeak.case("delta_rule", "backward", tokens=4096, **axes)
+    for device in ("h100_sxm", "a100_sxm_80gb", "mi300x"):
+        whole, one, back = (nearpeak.predict(case, device) for case in (rule, step, gradient))
+        assert 1.5 < whole.high_s / whole.time_s < 10
+        assert 1.2 < one.high_s / one.time_s < 10
+        assert back.high_s / back.time_s > 30
+        assert "delta rules" in " ".join(whole.provenance.notes)
+
+
 def test_dependent_steps_of_a_recurrence_are_waited_for_one_by_one():
     sizes = {"batch": 4, "features": 64, "hidden": 64, "dtype": "fp32"}
     one, many = (nearpeak.predict(nearpeak.case("recurrent", steps=steps, **sizes), "h100_sxm") for steps in (1, 100))

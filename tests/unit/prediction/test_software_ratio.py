@@ -7,6 +7,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.tables.case_table import table_of_cases
 from nearpeak.prediction.case_prediction import predict_case, predict_table
 from nearpeak.prediction.kernel_model import Setting
+from nearpeak.reports.prediction_report import BEST_OF_ALL, document_of
 from nearpeak.targets import target_of
 
 PRODUCT = nearpeak.case("scaled_gemm", m=64, n=4096, k=4096, dtype="fp8_tensor")
@@ -29,6 +30,15 @@ def test_a_framework_takes_its_own_time_and_the_best_of_all_is_the_usual():
     assert any("TensorRT-LLM" in note for note in slower.notes)
     assert not any("TensorRT-LLM" in note for note in best.notes)
     assert sum(term.time_s for term in slower.terms) == pytest.approx(slower.time_s, rel=1e-9)
+
+
+def test_an_answer_says_whether_it_is_of_the_best_or_of_one_framework():
+    best, one = (
+        "\n".join(map(str, document_of("x", None, nearpeak.predict(PRODUCT, "b200_sxm", software=name)).blocks))
+        for name in ("best", "trtllm")
+    )
+    assert BEST_OF_ALL in best
+    assert BEST_OF_ALL not in one
 
 
 def test_another_board_of_the_architecture_has_the_ratio_with_a_wider_interval():

@@ -7,7 +7,11 @@ from typer.testing import CliRunner
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.ops.shared.tables.case_table import case_table
-from nearpeak.prediction.calibration.source_spread import spread_of
+from nearpeak.prediction.calibration.source_spread import (
+    OLDER_LIBRARIES,
+    spread_of,
+    with_older_libraries_spread,
+)
 from nearpeak.prediction.case_prediction import predict_case, predict_table
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.targets import target_of
@@ -135,3 +139,15 @@ def test_what_documents_move_a_rate_by_is_half_as_unsure(device, source):
         found[name] = known["tensor_ratio"] / (1 + known["clock_ratio"]), used.apart_ratio
     moved = abs(np.log(found[device][0] / found[source][0]))
     assert np.log(found[device][1]) == pytest.approx([moved / 2] * 2)
+
+
+def test_a_board_older_than_all_that_were_measured_is_less_sure_by_what_older_libraries_show():
+    product = nearpeak.case("gemm", m=512, n=4096, k=4096, dtype="fp32")
+    old, kin = (nearpeak.predict(product, name).calibration for name in ("m40", "gtx_1080_ti"))
+    assert spread_of(OLDER_LIBRARIES) != spread_of()  # has an entry of its own
+    target, behind = target_of("m40"), [target_of(name) for name in ("p4", "t4")]
+    widened = with_older_libraries_spread(kin, target, behind).apart_ratio
+    assert np.log(widened) == pytest.approx(np.hypot(np.log(kin.apart_ratio), spread_of(OLDER_LIBRARIES)))
+    assert with_older_libraries_spread(kin, target_of("gtx_1080_ti"), behind) is kin
+    assert with_older_libraries_spread(kin, target, []) is kin
+    assert (np.log(old.apart_ratio) >= np.array(spread_of(OLDER_LIBRARIES)) - 1e-9).all()

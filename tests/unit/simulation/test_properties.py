@@ -73,19 +73,10 @@ def test_no_run_beats_its_resources_nor_its_longest_chain(work, shape, random):
     busy = sum(one.cta_count * phase.pipe_s["tensor"] for one in work for phase in one.phases)
     assert run.end_ps >= busy * 1e12 / machine.sm_count * (1 - 1e-9)
     path: dict[str, int] = {}
-    for one in chained:
-        path[one.name] = alone_ps(machine, one) + max((path[name] for name in one.after), default=0)
-    assert run.end_ps >= max(max(phase.fixed_ps for phase in one.phases) for one in work)
-    assert run.end_ps >= max(_least_ps(one, path, chained) for one in chained)
-
-
-def _least_ps(kernel, path, work):
-    """Return the longest chain of what single blocks take, which no sharing shortens."""
-    length = {one.name: sum(max(phase.fixed_ps, 1) for phase in one.phases) for one in work}
-    best: dict[str, int] = {}
-    for one in work:
-        best[one.name] = length[one.name] + max((best[name] for name in one.after), default=0)
-    return best[kernel.name]
+    for one in chained:  # what single blocks take, which no sharing shortens
+        block_ps = sum(max(phase.fixed_ps, 1) for phase in one.phases)
+        path[one.name] = block_ps + max((path[name] for name in one.after), default=0)
+    assert run.end_ps >= max(path.values())
 
 
 filling = st.lists(grids, min_size=1, max_size=4).map(lambda drawn: kernels_of([(*one[:2], WHOLE) for one in drawn]))
@@ -107,7 +98,7 @@ def test_turns_without_costs_are_never_slower_than_one_after_the_other(work, sha
     own = [replace(one, context=one.name) for one in work]
     contexts = [Context(name=one.name, slice_ps=slice_ps) for one in work]
     serial = sum(alone_ps(machine, one) for one in work)
-    slack = 4 * len(work) * sum(len(one.phases) * one.cta_count for one in work) + serial // 50
+    slack = 4 * len(work) * sum(len(one.phases) * one.cta_count for one in work)  # and each turn cuts a phase in two
     assert simulate(machine, own, contexts=contexts).end_ps <= serial + slack
 
 

@@ -17,11 +17,13 @@ from nearpeak.prediction.calibration.related_devices import is_other_format
 from nearpeak.prediction.calibration.source_spread import (
     OTHER_FORMAT,
     OTHER_SOURCE,
+    other_maker_spread,
     rate_move,
     widened_both_ways,
     widened_by,
     with_few_boards_spread,
     with_half_move,
+    with_older_libraries_spread,
     with_other_board_spread,
     with_other_kernels_spread,
     with_source_spread,
@@ -130,12 +132,14 @@ def _of_several_devices(
 ) -> Calibration:  # fmt: skip
     """Return the coefficients that fit several devices for one without data."""
     calibration = with_few_boards_spread(calibration, model.name)
+    behind = [_device(stem) for stem in _stems(model.name) if _stored(model.name, stem, group, 0, False) is not None]
+    calibration = with_older_libraries_spread(calibration, target, behind)
     differ = [model.is_other_hardware(target, _device(stem)) for stem in _stems(model.name)]
     if 2 * sum(differ) > len(differ):
         calibration = with_source_spread(calibration, OTHER_SOURCE)
     if steps == 2:
-        calibration = _blended(calibration, model, target, cases, group, without)
-    return widened_both_ways(calibration)
+        return widened_both_ways(_blended(calibration, model, target, cases, group, without))
+    return widened_both_ways(with_source_spread(calibration, other_maker_spread(model.name)))
 
 
 def _order(

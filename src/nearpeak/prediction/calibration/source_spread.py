@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,16 @@ RANKS = "ranks_"
 """Prefix of entries, by interconnect, for each doubling of the ranks beyond those measured."""
 SAME_CHIP, OTHER_CHIP = "twins", "cousins"
 """Prefixes of entries, by model, for coefficients of another board of the architecture: same or other chip."""
+OLDER_LIBRARIES = "older_libraries"
+"""Entry for boards older than all those behind their coefficients, whose times are of libraries of their own age."""
+OTHER_MAKER = "other_maker"
+"""Prefix of entries, by model, for boards of a maker that the coefficients know nothing of; alone: of all models."""
+_YEARS = {
+    "maxwell": 2014, "pascal": 2016, "volta": 2017, "turing": 2018, "ampere": 2020, "ada": 2022, "hopper": 2022,
+    "blackwell": 2024, "blackwell ultra": 2025, "gcn5": 2017, "gcn5.1": 2018, "cdna": 2020, "rdna2": 2020,
+    "cdna2": 2021, "cdna3": 2023, "cdna4": 2025,
+}  # fmt: skip
+"""Years in which makers announced their architectures (their whitepapers)."""
 _VERSIONS = {"attention": 0.15, "grouped_gemm": 0.10, "collective": 0.05}
 """Additional spread of same-chip boards as logarithms, by model: their tables come from other framework versions.
 
@@ -80,6 +90,25 @@ def with_few_boards_spread(calibration: Calibration, model: str) -> Calibration:
     return (
         with_other_kernels_spread(calibration, model) if count == _PAIR else with_source_spread(calibration, OTHER_CHIP)
     )
+
+
+def with_older_libraries_spread(calibration: Calibration, target: Target, behind: Sequence[Target]) -> Calibration:
+    """Return coefficients with the spread of older libraries where a target is older than all boards behind them.
+
+    Libraries of 2016 do not split k, so that products of few rows or columns leave most of a device idle; libraries
+    that still run on the oldest measured boards do. What that makes is known from boards that both were timed on.
+
+    Args:
+        behind: boards that the coefficients were fitted on.
+    """
+    year = _YEARS.get(target.architecture, math.inf)
+    is_older = all(year < _YEARS.get(device.architecture, -math.inf) for device in behind) and bool(behind)
+    return with_source_spread(calibration, OLDER_LIBRARIES) if is_older else calibration
+
+
+def other_maker_spread(model: str) -> str:
+    """Return the entry for a board of a maker without measurements in a model."""
+    return name if (name := f"{OTHER_MAKER}_{model}") in _spreads() else OTHER_MAKER
 
 
 def with_other_kernels_spread(calibration: Calibration, model: str) -> Calibration:

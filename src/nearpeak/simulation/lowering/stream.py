@@ -13,7 +13,9 @@ from nearpeak.prediction.kernel_model import CaseColumns, Setting, case_columns
 from nearpeak.prediction.stream.stream_parts import (
     BLOCK_BYTES,
     BLOCKS_PER_SM,
+    CHUNKED_KERNELS,
     SHARPNESS,
+    is_chunked,
     port_bytes_per_s,
     resources,
 )
@@ -28,7 +30,7 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
         raise NotModelledError(f"{target.name}: states no memory bandwidth")
     work = work_columns(target, columns)
     coefficients = ceilings(case, target, "stream")
-    count = max(int(work.launch_count[0]), 1)
+    count = max(int(work.launch_count[0]), CHUNKED_KERNELS if is_chunked(columns) else 1)
     kernel = _kernel(columns, target, work, coefficients, count, hosted=setting.host_timed)
     return tuple(
         (kernel if place == 0 else replace(kernel, name=f"{kernel.name} {place + 1}")) for place in range(count)
