@@ -207,6 +207,18 @@ def encoding_faults(source: str) -> Iterator[str]:
             yield f"line {node.lineno}: {called}() without an encoding"
 
 
+def child_faults(source: str) -> Iterator[str]:
+    """Python started with -m or -c gets -P: else it imports from the working folder, which may be everybody's."""
+    for node in nodes(source):
+        if isinstance(node, ast.List):
+            words = [ast.unparse(word).strip("'") for word in node.elts]
+            if words[:1] in (["sys.executable"], ["python"]) and {"-m", "-c"} & set(words) and "-P" not in words:
+                yield f"line {node.lineno}: Python is started without -P"
+        is_pool = isinstance(node, ast.Call) and ast.unparse(node).endswith("get_context('spawn')")
+        if is_pool and "safe_imports" not in source:
+            yield f"line {node.lineno}: Python is started by multiprocessing outside safe_imports()"
+
+
 # One letter of each in brackets, so that this file does not contain what it looks for.
 _PATHS = r"(?<![\w>.*}])/(?:[w]ork|[t]mp|[r]oot|[h]ome/[a-z]+)/"
 _HOSTS = r"[p]ypi\.org|download\.[p]ytorch|[i]ndex-url"
@@ -223,6 +235,6 @@ def word_faults(text: str) -> Iterator[str]:
 
 RULES: tuple[Callable[[str], Iterator[str]], ...] = (
     dataclass_faults, documentation_faults, size_faults, print_faults, import_faults, state_faults, encoding_faults,
-    word_faults,
+    child_faults, word_faults,
 )  # fmt: skip
 """Every rule over Python sources."""

@@ -46,6 +46,8 @@ SOURCES = {
         "subprocess.run(words, text=True)\n",
         "without an encoding",
     ),
+    "imports from where it stands": (house_rules.child_faults, "[sys.executable, '-m', 'nearpeak']\n", "without -P"),
+    "pool that does so": (house_rules.child_faults, "multiprocessing.get_context('spawn')\n", "outside safe_imports"),
     "machine path": (house_rules.word_faults, "see /" + "tmp/x\n", "does not belong"),
     "note to self": (house_rules.word_faults, "# TO" + "DO later\n", "does not belong"),
 }
@@ -55,6 +57,7 @@ FINE = {
     "late torch": (house_rules.import_faults, "def run():\n    import torch\n"),
     "types only": (house_rules.import_faults, "if TYPE_CHECKING:\n    import torch\n"),
     "bytes": (house_rules.encoding_faults, "with path.open('rb') as file:\n    pass\n"),
+    "a safe child": (house_rules.child_faults, "[python, '-P', '-m', 'nearpeak']\n"),
     "a table": (house_rules.state_faults, "RATES = {'a': 1}\n"),
     "a folder of this repository": (house_rules.word_faults, "tests/golden/" + "work/gemm.csv\n"),
 }

@@ -17,11 +17,11 @@ from starlette.testclient import TestClient
 from tests.other_user import as_other_user, open_to_all
 from tests.web.conftest import HERE, served
 
+from nearpeak.base.peer_user import knows_users
 from nearpeak.cli.team.serve import serve
 from nearpeak.errors import SpecError, StoreError
 from nearpeak.store import open_store
 from nearpeak.web import http_connection, request_queues
-from nearpeak.web.peer_user import knows_users
 from nearpeak.web.server import application
 
 GET = b"GET /static/app.css HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -209,6 +209,19 @@ def test_another_user_reads_no_store_that_was_made_here(tmp_path):
         os.umask(before)
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-journal", "-shm"])
+def test_no_log_that_another_user_put_beside_a_store_is_played_back_into_it(tmp_path, suffix):
+    place = tmp_path / "mine.db"
+    open_store(place, create=True).close()
+    open_to_all(tmp_path)
+    log = f"{place}{suffix}"
+    as_other_user(lambda: os.close(os.open(log, os.O_CREAT | os.O_WRONLY)))
+    with pytest.raises(StoreError, match=f"mine.db{suffix}: another user made it"):
+        open_store(place)
+    place.chmod(0o666)
+    open_store(place).close()  # shared with all on purpose
+
+
 @pytest.fixture
 def command(made_up, monkeypatch):
     """A function that runs `nearpeak serve` without serving; returns the options of the site."""
@@ -240,7 +253,7 @@ def test_who_reads_without_a_token_follows_the_options(command, monkeypatch, cap
     for options, private in (({"public": True}, False), ({"private": True}, True), ({"host": "0.0.0.0"}, False)):
         site = command(**options)
         assert (site["own_uid"], site["is_private"]) == (None, private), options
-    monkeypatch.setattr("nearpeak.web.peer_user.knows_users", lambda: False)
+    monkeypatch.setattr("nearpeak.base.peer_user.knows_users", lambda: False)
     site = command()
     assert (site["own_uid"], site["is_private"], site["run_scope"]) == (None, True, "read")
     assert f"/sign-in#{site['run_token']}\n" in capsys.readouterr().out

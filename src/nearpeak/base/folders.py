@@ -1,7 +1,9 @@
 """Folders of the user's data and cached files, checks that no other user can change them, and atomic writing."""
 
+import atexit
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
@@ -90,6 +92,26 @@ def why_shared(path: Path) -> str:
     return "other users may write to it; chmod go-w" if status.st_mode & 0o022 else ""
 
 
+def why_foreign(path: Path) -> str:
+    """Return why a name must not be written through: another user's link among everybody's files; empty where it may.
+
+    In a folder such as /tmp, where all may make names, whoever follows such a link writes to a file of the other's
+    choice.
+
+    Source: Linux, Documentation/admin-guide/sysctl/fs.rst, protected_symlinks, the same rule; it is off on many hosts,
+    and does not hold for a path that was resolved first.
+
+    >>> why_foreign(Path("/"))
+    ''
+    """
+    if os.name != "posix" or not path.is_symlink():
+        return ""
+    folder, link = path.parent.stat(), path.lstat()
+    is_everybodys = bool(folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH)
+    is_foreign = is_everybodys and link.st_uid not in (os.geteuid(), folder.st_uid)
+    return "is a link of another user in a folder where all may write" if is_foreign else ""
+
+
 def is_private(folder: Path) -> bool:
     """Make a folder of the user alone where there is none, and say whether no other user can put files into it."""
     try:
@@ -104,13 +126,19 @@ def is_private(folder: Path) -> bool:
 def keep_compiled_code() -> None:
     """Have torch.compile keep its code in the user's cache folder, unless the user names another one.
 
-    PyTorch's own choice is a folder of a known name among everybody's temporary files, which others may make first.
+    PyTorch's own choice is a folder of a known name among everybody's temporary files, which others may make first and
+    fill with code that is then run. Without a cache folder that is the user's alone, the code lies in a new temporary
+    folder, which ends with this process.
 
     Source: PyTorch, torch/_inductor/runtime/cache_dir_utils.py.
     """
+    if _COMPILER_CACHE in os.environ:
+        return
     folder = cache_folder() / "inductor"
-    if _COMPILER_CACHE not in os.environ and is_private(folder.parent) and is_private(folder):
-        os.environ[_COMPILER_CACHE] = str(folder)
+    if not (is_private(folder.parent) and is_private(folder)):
+        folder = Path(tempfile.mkdtemp(prefix="nearpeak-inductor-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ[_COMPILER_CACHE] = str(folder)
 
 
 @contextmanager
@@ -120,8 +148,11 @@ def whole_file(path: Path) -> Iterator[Path]:
     The target of a link is replaced; pipes and devices are written to.
 
     Raises:
-        SpecError: it cannot be written: the disk is full, or the folder may not be written to.
+        SpecError: it cannot be written: the disk is full, the folder may not be written to, or the name is a link that
+            another user put among everybody's files.
     """
+    if why := why_foreign(path):
+        raise SpecError(f"{path}: {why}; remove it, or name another file")
     is_special = path.exists() and not path.is_file()
     target = path if is_special else path.resolve()  # a pipe behind /dev/stdout has no other path
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.base.folders import whole_file
+from nearpeak.base.table_engine import table_engine
 from nearpeak.core.runs.measurement import Measurement
 from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.exchange.measurement_lines import measurement_record
@@ -23,13 +24,11 @@ def write_parquet(path: Path, measurements: Sequence[Measurement]) -> None:
         SpecError: there is nothing to write.
     """
     check_parquet(path)
-    import duckdb
-
     if not measurements:
         raise SpecError(f"{path}: there are no results to write")
     names = tuple(_flat(measurements[0]))
     kinds = ", ".join(f'"{name}" {_KINDS.get(name, "VARCHAR")}' for name in names)
-    with duckdb.connect(":memory:") as connection:
+    with table_engine() as connection:
         connection.execute(f"CREATE TABLE results ({kinds})")
         rows = [tuple(_flat(measurement).values()) for measurement in measurements]
         connection.executemany(f"INSERT INTO results VALUES ({', '.join('?' * len(names))})", rows)

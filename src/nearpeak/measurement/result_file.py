@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.folders import why_foreign
 from nearpeak.base.input_files import border, text_of_file
 from nearpeak.core.runs.measurement import Measurement
 from nearpeak.errors import SpecError
@@ -92,6 +93,8 @@ def held_file(path: Path) -> Iterator[int]:
     new = not path.exists()
     if not new and not path.is_file():  # a device may never end
         raise SpecError(f"{path}: is no file that can be read again; name one")
+    if why := why_foreign(path):
+        raise SpecError(f"{path}: {why}; remove it, or name another file")
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _lock(file, path)

@@ -152,6 +152,7 @@ def _check_file(path: Path) -> None:
         raise StoreError(f"{path}: is a folder; name a file")
     if is_in_use(path):
         return  # it was looked at when it was first opened
+    _refuse_planted(path)
     head = _head(path)
     if not head:
         raise StoreError(f"{path}: is empty, no store; remove it or name another")
@@ -159,6 +160,23 @@ def _check_file(path: Path) -> None:
         raise StoreError(f"{path}: is no store: not an SQLite file, or its header is damaged; restore a backup")
     _check_length(path, head)
     _look(path)
+
+
+def _refuse_planted(path: Path) -> None:
+    """Refuse a log beside the file that a user made who may not write to the file: SQLite would play it back into it.
+
+    In a folder such as /tmp, where all may make files, it would let anybody change the store.
+
+    Source: SQLite, "Write-Ahead Log File Format" and "Atomic Commit In SQLite", hot rollback journals.
+    """
+    store = path.stat()
+    if os.name != "posix" or store.st_mode & 0o022:  # others may write to it anyway
+        return
+    for suffix in ("-wal", "-journal", "-shm"):
+        log = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            if log.lstat().st_uid not in (0, os.geteuid(), store.st_uid):
+                raise StoreError(f"{log}: another user made it, who may not write to {path.name}; remove it")
 
 
 def _is_there(path: Path) -> bool:

@@ -18,6 +18,7 @@ from nearpeak.base.canonical_json import canonical_json
 from nearpeak.base.folders import text_of
 from nearpeak.base.input_files import json_value, text_of_file
 from nearpeak.base.spreadsheet_cells import plain_cells
+from nearpeak.base.table_engine import table_engine
 from nearpeak.errors import SpecError, StoreError
 from nearpeak.store.database import Store
 from nearpeak.store.sample_blobs import unpacked
@@ -157,9 +158,7 @@ def _write(folder: Path, number: int, columns: Columns, form: str) -> None:
             plain = [c.tolist() if isinstance(c, np.ndarray) else plain_cells(c) for c in columns.values()]
             writer.writerows(zip(*plain, strict=True))
         return
-    import duckdb
-
-    with duckdb.connect() as connection:
+    with table_engine() as connection:
         data = {name: _typed(column) for name, column in columns.items()}
         connection.register("data", data)
         target = str(path).replace("'", "''")
@@ -217,8 +216,6 @@ def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
 
 def _parquet_rows(path: Path, what: str) -> Sequence[Sequence[Any]]:
     """Return the columns `what` of a Parquet file; `table=` in the name of its folder is no column of it."""
-    import duckdb
-
-    with duckdb.connect() as connection:
+    with table_engine() as connection:
         statement = f"SELECT {what} FROM read_parquet(?, hive_partitioning = false)"
         return list(connection.execute(statement, [str(path)]).fetchall())

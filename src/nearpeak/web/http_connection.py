@@ -14,7 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nearpeak.web.peer_user import peer_uid
+from nearpeak.base.peer_user import peer_uid
 from nearpeak.web.prometheus_metrics import CROWDED, LATE, MALFORMED, STALLED, Traffic
 from nearpeak.web.request_guard import PEER, Guarded
 

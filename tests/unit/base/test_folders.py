@@ -2,6 +2,9 @@
 
 import os
 import stat
+import subprocess
+import sys
+from multiprocessing import get_context
 
 import pytest
 from tests.other_user import OTHER, as_other_user, open_to_all
@@ -16,7 +19,10 @@ from nearpeak.base.folders import (
     whole_file,
     why_shared,
 )
+from nearpeak.base.isolation.process_tree import safe_imports
+from nearpeak.base.table_engine import table_engine
 from nearpeak.errors import SpecError
+from nearpeak.measurement.result_file import held_file
 
 PLACES = (".local/share", "Library/Application Support", "")
 
@@ -127,7 +133,60 @@ def test_a_folder_that_another_user_made_first_is_not_trusted(tmp_path, monkeypa
     assert why_shared(cache_folder()) == "belongs to another user"
     assert not is_private(cache_folder())
     keep_compiled_code()
-    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    place = os.environ.pop("TORCHINDUCTOR_CACHE_DIR")
+    assert (os.stat(place).st_uid, stat.S_IMODE(os.stat(place).st_mode)) == (os.geteuid(), 0o700), "a new one"
+    os.rmdir(place)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
     keep_compiled_code()
     assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(tmp_path / "mine" / "nearpeak" / "inductor")
+
+
+def test_nothing_is_written_through_a_link_of_another_user_where_all_may_make_names(tmp_path):
+    open_to_all(tmp_path)
+    path, aim = tmp_path / "report.html", tmp_path / "mine"
+    aim.write_text("mine")
+    as_other_user(lambda: os.symlink(aim, path))
+    with whole_file(path) as part:
+        part.write_text("where only a few may make names, a link is followed")
+    tmp_path.chmod(0o1777)
+    with pytest.raises(SpecError, match="is a link of another user"), whole_file(path) as part:
+        part.write_text("new")
+    with pytest.raises(SpecError, match="is a link of another user"), held_file(path):
+        pass
+    assert aim.read_text().startswith("where only a few")
+    path.unlink()
+    path.symlink_to(aim)
+    with whole_file(path) as part:
+        part.write_text("new")
+    assert aim.read_text() == "new"
+
+
+@pytest.mark.parametrize("start", ["spawn", "module"])
+def test_a_process_that_starts_imports_nothing_from_the_folder_where_it_stands(tmp_path, monkeypatch, start):
+    for name in ("multiprocessing", "nearpeak"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    with safe_imports():
+        if start == "spawn":
+            process = get_context("spawn").Process(target=os.getpid)
+            process.start()
+            process.join()
+        else:
+            subprocess.run([sys.executable, "-m", "nearpeak", "--version"], check=True, capture_output=True)
+    assert not (tmp_path / "ran").exists()
+    assert os.environ.get("PYTHONSAFEPATH") is None
+
+
+def test_what_duckdb_cannot_hold_lies_where_no_other_user_reads(tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    with table_engine() as engine:
+        engine.sql("set memory_limit = '20MB'")
+        engine.sql("set threads = 1")
+        engine.sql("create table t as select range as i, hash(range)::varchar as text from range(1500000)")
+        engine.sql("select text from t order by text limit 1 offset 1400000").fetchall()
+        (place,) = engine.sql("select current_setting('temp_directory')").fetchone()
+        assert os.listdir(place)
+        assert stat.S_IMODE(os.stat(os.path.dirname(place)).st_mode & os.stat(place).st_mode) & 0o077 == 0
+    assert not os.path.exists(place)
+    assert os.listdir(tmp_path) == []

@@ -1,12 +1,18 @@
 """Collectives over gloo among own processes: measured, fitted, written as a fabric and predicted from it."""
 
+import encodings.idna  # noqa: F401  # sockets look names up by it, and another user may not read it
 import os
+import socket
+import threading
+import time
 
 import numpy as np
 import pytest
+from tests.other_user import OTHER, as_other_user
 
 pytest.importorskip("torch")
 
+from nearpeak.base.peer_user import knows_users
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measurement.machine.gloo_fabric import Sample, fitted_fabric, measure_collectives
 from nearpeak.measurement.machine.gloo_ranks import run_ranks
@@ -42,6 +48,34 @@ def test_collectives_are_measured_and_predicted_from_their_fits():
 def test_a_rank_that_ends_early_ends_the_others_in_one_line():
     with pytest.raises(MeasureError, match="rank 1: its process ended without an answer"):
         run_ranks(end, 2, timeout_s=60)
+
+
+def connect(rank, rank_count):
+    """Rank 0 is connected to by another user, who says what a rank says first."""
+    import psutil
+
+    if rank:
+        return rank
+    ports = {one.laddr.port for one in psutil.Process().net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    clients = [socket.create_connection(("127.0.0.1", port)) for port in ports]
+
+    def join():
+        mine = [socket.create_connection(("127.0.0.1", port)) for port in ports]
+        for client in mine:
+            client.sendall(bytes(64))
+        time.sleep(3)  # while rank 0 looks around
+        return len(mine)
+
+    threading.Thread(target=as_other_user, args=(join,), daemon=True).start()
+    time.sleep(1)
+    return len(clients)
+
+
+def test_a_rank_that_another_user_is_connected_to_counts_for_nothing():
+    if os.geteuid() or not knows_users():
+        pytest.skip("only root can act as another user, and this system must say who connects")
+    with pytest.raises(MeasureError, match=f"rank 0: MeasureError: user {OTHER} is connected to it"):
+        run_ranks(connect, 2, timeout_s=60)
 
 
 @pytest.mark.parametrize("count", [0, 1, 17])

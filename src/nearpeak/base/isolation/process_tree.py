@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 MARK = "NEARPEAK_PROCESS_MARK"
 """Environment variable by which everything that a program started is found again; nested marks stand side by side."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _SWEEP_S = 5.0
 """Time for which processes that fork while they are looked for are looked for again."""
 _PAUSE_S = 0.005
@@ -25,6 +26,25 @@ def marked_environment(environment: Mapping[str, str], mark: str) -> dict[str, s
     'a,b'
     """
     return {**environment, MARK: ",".join(filter(None, (environment.get(MARK, ""), mark)))}
+
+
+@contextlib.contextmanager
+def safe_imports() -> Iterator[None]:
+    """Have Python processes that start in the block import nothing from the working folder, as with `python -P`.
+
+    `multiprocessing` and `python -m` put that folder first, where it may be /tmp and hold another user's modules.
+
+    Source: Python documentation, "Command line and environment", PYTHONSAFEPATH.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def new_mark() -> str:

@@ -159,7 +159,9 @@ def _executor(workers: int) -> "Iterator[Executor | None]":
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    from nearpeak.base.isolation.process_tree import safe_imports
+
+    with safe_imports(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield pool
 
 

@@ -84,7 +84,7 @@ def ci(
 
 def _nearpeak(*words: str) -> int:
     """Return the exit code of another command of nearpeak, which prints text into the job's log, errors included."""
-    command = [sys.executable, "-m", "nearpeak", *words, "--text"]
+    command = [sys.executable, "-P", "-m", "nearpeak", *words, "--text"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},

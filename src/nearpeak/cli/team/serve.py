@@ -42,8 +42,8 @@ def serve(
     if private and public:
         raise SpecError("--private: contradicts --public; give one of them")
     try:
+        from nearpeak.base.peer_user import knows_users
         from nearpeak.web.http_connection import prepare_process, server_of
-        from nearpeak.web.peer_user import knows_users
         from nearpeak.web.server import LOCAL, application
     except ImportError as error:
         raise MissingExtraError(f"serve: {error.name} is absent; pip install 'nearpeak[web]'") from None

@@ -70,6 +70,7 @@ class Slurm:
         self._parameters, self._cluster = dict(parameters), cluster
         self._devices, self._found = tuple(devices), dict[str, Any]()
         os.environ[ENVIRONMENT] = place
+        os.environ["PYTHONSAFEPATH"] = "1"  # submitit starts jobs by `python -m`, which imports from the working folder
         register(opened(place), self._devices)
 
     def devices(self) -> tuple[Device, ...]:

@@ -21,7 +21,8 @@ from nearpeak.base.canonical_json import parsed_once
 from nearpeak.base.folders import whole_file
 from nearpeak.base.input_files import border, check_file, reading, text_of_file
 from nearpeak.base.spreadsheet_cells import may_be_formula, plain_cell, plain_cells
-from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.base.table_engine import table_engine
+from nearpeak.errors import SpecError
 from nearpeak.units import show
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -213,19 +214,20 @@ def _typed(cells: Any) -> Any:
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
-    duckdb = _duckdb()
-    _check_parquet(path)
-    with _plainly_named(path) as plain:
+    with table_engine() as engine, _plainly_named(path) as plain:
+        import duckdb
+
+        _check_parquet(path)
         try:
             name = _quoted(plain)
-            row_count = duckdb.sql(f"select sum(num_rows) from parquet_file_metadata('{name}')").fetchall()[0][0]
-            column_count = len(duckdb.sql(f"select * from read_parquet('{name}') limit 0").columns)
+            row_count = engine.sql(f"select sum(num_rows) from parquet_file_metadata('{name}')").fetchall()[0][0]
+            column_count = len(engine.sql(f"select * from read_parquet('{name}') limit 0").columns)
             if (size := 8 * int(row_count or 0) * column_count) > MOST_TABLE_BYTES:
                 raise SpecError(
                     f"table {path}: its {row_count} rows take {show(size, 'B')} or more, over the limit of "
                     f"{show(MOST_TABLE_BYTES, 'B')}; split it"
                 )
-            columns = duckdb.sql(f"select * from read_parquet('{name}')").fetchnumpy()
+            columns = engine.sql(f"select * from read_parquet('{name}')").fetchnumpy()
         except duckdb.Error as error:
             raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
@@ -289,19 +291,19 @@ def _write_jsonl(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
-    held, duckdb = _arrays(columns), _duckdb()
+    held = _arrays(columns)
     if held is not None:
         _copy(held, path, "format parquet")
         return
     kinds = {name: _kind(_plain(column)) for name, column in columns.items()}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, table_engine() as engine:
         lines = Path(folder) / "rows.jsonl"
         _write_jsonl(
             lines, {name: [_fitting(c, kinds[name]) for c in _plain(cells)] for name, cells in columns.items()}
         )
         named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': '{kind}'" for name, kind in kinds.items())
         read = f"read_json('{_quoted(lines)}', format='newline_delimited', columns={{{named}}})"
-        duckdb.sql(f"copy (select * from {read}) to '{_quoted(path)}' (format parquet)")
+        engine.sql(f"copy (select * from {read}) to '{_quoted(path)}' (format parquet)")
 
 
 def _kind(cells: Sequence[Any]) -> str:
@@ -342,9 +344,9 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _copy(held: Mapping[str, Any], path: Path, options: str) -> None:
     """Write arrays to a file without a Python object per cell."""
-    with _duckdb().connect() as base:
-        base.register("held", held)
-        base.sql(f"copy held to '{_quoted(path)}' ({options})")
+    with table_engine() as engine:
+        engine.register("held", held)
+        engine.sql(f"copy held to '{_quoted(path)}' ({options})")
 
 
 def _plain(column: Any) -> list[Any]:
@@ -353,11 +355,3 @@ def _plain(column: Any) -> list[Any]:
 
 def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError("Parquet needs DuckDB; install nearpeak[tables]") from None
-    return duckdb

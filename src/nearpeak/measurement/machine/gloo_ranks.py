@@ -10,6 +10,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.isolation.process_tree import safe_imports
+from nearpeak.base.peer_user import foreign_peer
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.errors import MeasureError, SpecError
 
@@ -42,7 +44,8 @@ def run_ranks(work: Callable[..., Any], rank_count: int, *arguments: Any, timeou
                     target=_serve, args=(there, work, rank, rank_count, f"{folder}/meeting", timeout_s, arguments),
                     daemon=True,
                 )  # fmt: skip
-                process.start()
+                with safe_imports():
+                    process.start()
                 there.close()
                 processes.append(process)
                 ends.append(here)
@@ -96,10 +99,21 @@ def _serve(
             "gloo", init_method=f"file://{meeting}", rank=rank, world_size=rank_count,
             timeout=timedelta(seconds=timeout_s),
         )  # fmt: skip
-        end.send(("", work(rank, rank_count, *arguments)))
+        torch.distributed.barrier()  # all connections stand
+        _refuse_others()
+        answer = work(rank, rank_count, *arguments)
+        _refuse_others()
+        end.send(("", answer))
         torch.distributed.barrier()
     except Exception as error:  # the parent process reports whatever it is
         end.send((f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}", None))
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
+
+
+def _refuse_others() -> None:
+    """Raise where another user takes part: gloo listens on loopback, and asks who connects for no secret."""
+    uid = foreign_peer()
+    if uid is not None:
+        raise MeasureError(f"user {uid} is connected to it; what it measured is not used")

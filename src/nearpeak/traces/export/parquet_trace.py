@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.base.table_engine import table_engine
 from nearpeak.core.traces.trace import EventKind, Family
-from nearpeak.errors import MissingExtraError
 from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
 
 
@@ -16,13 +16,9 @@ def write_parquet(trace: Trace, path: Path) -> None:
     Raises:
         MissingExtraError: duckdb is not installed.
     """
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError("Parquet needs the extra 'tables': pip install 'nearpeak[tables]'") from None
     table = _columns(trace)
     picked = ", ".join(f'{_null(table[name], name)} as "{_quoted(name)}"' for name in table)
-    with duckdb.connect() as connection:
+    with table_engine() as connection:
         connection.register("events", {_quoted(name): values for name, values in table.items()})
         connection.execute(
             f"copy (select {picked} from events) to '{str(path).replace(chr(39), chr(39) * 2)}' (format parquet)"

@@ -1,5 +1,6 @@
 """The local user at the other end of a loopback connection, by the kernel's socket table (Linux)."""
 
+import os
 import socket
 import struct
 from contextlib import suppress
@@ -39,6 +40,18 @@ def peer_uid(peer: Place, here: Place) -> int | None:
         return None
     uid, inode = _UID.unpack_from(answer, _UID_AT)
     return uid if inode else None
+
+
+def foreign_peer() -> int | None:
+    """Return another local user who is connected to this process over loopback; none where there is none."""
+    import psutil
+
+    for link in psutil.Process().net_connections("tcp"):
+        if link.status == psutil.CONN_ESTABLISHED and link.raddr:
+            uid = peer_uid((link.raddr.ip, link.raddr.port), (link.laddr.ip, link.laddr.port))
+            if uid not in (None, os.geteuid()):
+                return uid
+    return None
 
 
 def knows_users() -> bool:
