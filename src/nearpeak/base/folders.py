@@ -1,6 +1,7 @@
 """Folders of the user's data and cached files, checks that no other user can change them, and atomic writing."""
 
 import atexit
+import errno
 import os
 import re
 import shutil
@@ -172,6 +173,18 @@ def whole_file(path: Path) -> Iterator[Path]:
         if not reason:
             raise
         raise SpecError(f"{path}: cannot be written: {reason}") from None
+
+
+def synchronise(folder: Path) -> None:
+    """Have the names of a folder on disk, so that they survive a power cut; some network file systems cannot say so."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def take_name(part: Path, path: Path) -> None:

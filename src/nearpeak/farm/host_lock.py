@@ -2,17 +2,15 @@
 
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from nearpeak.base.file_lock import wait_for_lock
 from nearpeak.core.runs.measurement import Environment
 from nearpeak.errors import UnfitError
 from nearpeak.farm.jobs import Device
 from nearpeak.measurement.machine.device_lock import lock_path, opened
-
-_POLL_S = 0.05
 
 
 def lock_file(device: str) -> Path:
@@ -47,19 +45,7 @@ def held(
         for path, mode in wanted:
             file = opened(path)
             stack.callback(os.close, file)
-            _wait(file, mode, (path, time.monotonic() + wait_s), is_stopped)
+            if not wait_for_lock(file, path, wait_s, mode, is_stopped):
+                raise UnfitError(f"{path}: the device is held by another measurement on this host")
             files.append(file)
         yield tuple(files), tuple(str(path) for path, _ in wanted)
-
-
-def _wait(file: int, mode: int, what: tuple[Path, float], is_stopped: Callable[[], bool]) -> None:
-    path, deadline_s = what
-    while True:
-        try:
-            fcntl.flock(file, mode | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline_s or is_stopped():
-                raise UnfitError(f"{path}: the device is held by another measurement on this host") from None
-            time.sleep(_POLL_S)
-        else:
-            return

@@ -6,6 +6,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.folders import synchronise
+
 _MARK = "nearpeak-result"
 _LONGEST_BYTES = 64 << 20
 
@@ -19,11 +21,7 @@ def write_result(path: Path, value: object) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    synchronise(path.parent)
 
 
 def read_result(path: Path) -> Any:

@@ -1,6 +1,5 @@
 """Append-only result files: one synced line per measurement, from which an interrupted run resumes."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from nearpeak.base.canonical_json import canonical_json
-from nearpeak.base.folders import why_foreign
+from nearpeak.base.file_lock import try_lock
+from nearpeak.base.folders import synchronise, why_foreign
 from nearpeak.base.input_files import border, text_of_file
 from nearpeak.core.runs.measurement import Measurement
 from nearpeak.errors import SpecError
@@ -97,13 +97,10 @@ def held_file(path: Path) -> Iterator[int]:
         raise SpecError(f"{path}: {why}; remove it, or name another file")
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        _lock(file, path)
+        if not try_lock(file, path) or not os.fstat(file).st_nlink:  # its creator may have removed it since then
+            raise SpecError(f"{path}: another process writes it; name another file")
         if new:
-            folder = os.open(path.resolve().parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # so that the file's name survives a crash too
-            finally:
-                os.close(folder)
+            synchronise(path.resolve().parent)
         try:
             yield file
         except BaseException:
@@ -112,16 +109,6 @@ def held_file(path: Path) -> Iterator[int]:
             raise
     finally:
         os.close(file)
-
-
-def _lock(file: int, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = os.fstat(file).st_nlink > 0  # its creator may have removed it since it was opened
-    except BlockingIOError:
-        is_held = False
-    if not is_held:
-        raise SpecError(f"{path}: another process writes it; name another file")
 
 
 @border("results")

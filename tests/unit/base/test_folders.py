@@ -1,9 +1,11 @@
 """Folders of the user's own files: where the system has them, and where a variable says; files whole or not there."""
 
+import errno
 import os
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from multiprocessing import get_context
 
 import pytest
@@ -15,6 +17,7 @@ from nearpeak.base.folders import (
     folder,
     is_private,
     keep_compiled_code,
+    synchronise,
     take_name,
     whole_file,
     why_shared,
@@ -159,6 +162,13 @@ def test_nothing_is_written_through_a_link_of_another_user_where_all_may_make_na
     with whole_file(path) as part:
         part.write_text("new")
     assert aim.read_text() == "new"
+
+
+def test_a_folder_that_cannot_be_synchronised_is_none_of_the_users_faults_and_a_full_disk_is(tmp_path, monkeypatch):
+    for number, is_fault in ((errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)):
+        monkeypatch.setattr("os.fsync", lambda _, number=number: (_ for _ in ()).throw(OSError(number, "no")))
+        with pytest.raises(OSError, match="no") if is_fault else nullcontext():
+            synchronise(tmp_path)
 
 
 @pytest.mark.parametrize("start", ["spawn", "module"])

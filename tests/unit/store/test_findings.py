@@ -1,5 +1,7 @@
 """What was found in series is kept with its history: nothing is deleted, every step of an alert is logged."""
 
+import itertools
+
 import pytest
 from tests.unit.store.records import random_run
 
@@ -76,6 +78,25 @@ def test_every_step_of_an_alert_is_logged_and_illegal_ones_are_refused(filled):
     assert len(steps) == 7
     assert filled.findings.alerts(is_open=True) == ()
     assert filled.findings.alerts(status="fixed")[0].members == ((one.id, "primary"),)
+
+
+def test_nothing_is_lost_or_changes_places_where_the_clock_runs_backwards(store, monkeypatch):
+    hours = itertools.count(500_000, -1)
+    monkeypatch.setattr("time.time_ns", lambda: next(hours) * 3_600 * 10**9)
+    for number in range(3):
+        store.ingest(random_run(number))
+    assert store.history(1).positions.tolist() == [0, 1, 2]
+    (one,) = store.findings.record_changes(1, R1, [change(10)])
+    store.findings.record_changes(1, R1, [])
+    (back,) = store.findings.record_changes(1, R1, [change(10)])
+    assert (back.id, back.retracted_ns) == (one.id, None)
+    alert = store.findings.open_alert("gemm is 5 % slower", {one.id: "primary"}, rev_lo="a", rev_hi="b")
+    steps = ["verifying", "active", "acknowledged", "fixing"]
+    for status in steps:
+        store.findings.move_alert(alert, status, actor="me")
+    assert [event.to_status for event in store.findings.events(alert)] == ["new", *steps]
+    text = store.access.add_token("ci", "submit", days=1)
+    assert store.access.token(text).name == "ci"
 
 
 @pytest.mark.parametrize("words", ["UPDATE alert_event SET note = ''", "DELETE FROM alert_event"])

@@ -1,22 +1,20 @@
 """Lock file per device that allows one measurement at a time and is released when its holder dies."""
 
-import fcntl
 import hashlib
 import os
 import re
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nearpeak.base.file_lock import wait_for_lock
 from nearpeak.core.runs.measurement import Environment
 from nearpeak.errors import UnfitError
 
 WAIT_S = 300.0
 """Longest wait for a device that another measurement holds."""
-_POLL_S = 0.01
 
 
 def lock_path(environment: Environment) -> Path:
@@ -37,11 +35,13 @@ def device_lock(environment: Environment, wait_s: float = WAIT_S) -> Iterator[No
 
     Raises:
         UnfitError: another measurement holds it for longer than `wait_s`.
+        SpecError: the folder of temporary files keeps no locks.
     """
     path = lock_path(environment)
     file = opened(path)
     try:
-        _wait(file, path, time.monotonic() + wait_s)
+        if not wait_for_lock(file, path, wait_s):
+            raise UnfitError(f"{path}: the device is held by another measurement; wait for it to end")
         yield
     finally:
         os.close(file)
@@ -76,15 +76,3 @@ def _opened(path: Path, how: int) -> int:
         os.close(file)
         raise UnfitError(f"{path}: is no file, so that the device cannot be locked; remove it")
     return file
-
-
-def _wait(file: int, path: Path, deadline_s: float) -> None:
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline_s:
-                raise UnfitError(f"{path}: the device is held by another measurement; wait for it to end") from None
-            time.sleep(_POLL_S)
-        else:
-            return

@@ -1,7 +1,6 @@
 """Journal of a run matrix: each cell's result is kept exactly once, whatever is killed when."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from nearpeak.base.file_lock import try_lock
+from nearpeak.base.folders import synchronise
 from nearpeak.base.host_system import read_text
 from nearpeak.base.input_files import json_value
 from nearpeak.errors import MeasureError, SpecError
@@ -96,7 +97,7 @@ class RunJournal:
             file.flush()
             os.fsync(file.fileno())
         part.replace(self._path(key))
-        _synchronise(self._results)
+        synchronise(self._results)
         self._add({"key": key, "state": "done", "sha256": hashlib.sha256(result).hexdigest()})
 
     def _path(self, key: str) -> Path:
@@ -130,16 +131,14 @@ class RunJournal:
         for path in self._results.iterdir():
             if digests.get(path.stem) != hashlib.sha256(path.read_bytes()).hexdigest() or path.suffix != ".json":
                 path.unlink()
-        _synchronise(self._results)
+        synchronise(self._results)
         self._lines = [line for line in self._lines if line["state"] != "done" or self._path(line["key"]).is_file()]
 
     def _take_lease(self) -> None:
         """Write whose the folder is: process, its start time, and the boot that both belong to."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock, self._folder / _LOCK):
             holder = read_text(self._folder / _LEASE) or "unknown"
-            raise MeasureError(f"{self._folder}: another process runs this plan ({holder}); wait for it") from None
+            raise MeasureError(f"{self._folder}: another process runs this plan ({holder}); wait for it")
         lease = self._folder / _LEASE
         with contextlib.suppress(ValueError, KeyError, TypeError):
             held = json.loads(read_text(lease) or "{}")
@@ -157,12 +156,3 @@ def lease_of(pid: int) -> dict[str, Any]:
     except OSError:
         return {}
     return {"pid": pid, "start_ticks": int(words[19]), "boot": read_text(Path("/proc/sys/kernel/random/boot_id"))}
-
-
-def _synchronise(folder: Path) -> None:
-    """Have the names of a folder on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
