@@ -226,6 +226,18 @@ def test_a_step_without_gradient_is_refused():
         captured(lambda: lambda x: x.argmax(), (4,), step="train")
 
 
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_a_forward_pass_that_turns_gradients_off_itself_has_no_training_step(context):
+    class Session(torch.nn.Linear):
+        @context()
+        def forward(self, x):
+            return {}["scores"] if self.training else super().forward(x)
+
+    with pytest.raises(CaptureError, match=r"model: its forward pass runs without gradients.*step 'forward'"):
+        captured(lambda: Session(4, 4), (2, 4), step="train")
+    assert captured(lambda: Session(4, 4), (2, 4)).calls
+
+
 def test_a_model_without_parameters_is_differentiated_by_its_inputs():
     workload = captured(lambda: torch.relu, (4,), step="train")
     assert "aten.threshold_backward.default" in names(workload, "backward")

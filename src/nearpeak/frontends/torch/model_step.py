@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from nearpeak.errors import CaptureError
@@ -39,6 +39,8 @@ def train(
         lowered: makes the context in which forward and loss run.
         scaled: multiply the loss by a scale, and divide the gradients by it again.
     """
+    if runs_without_gradients(getattr(type(model), "forward", model)):
+        raise CaptureError(f"{subject}: its forward pass runs without gradients, by a decorator; use step 'forward'")
     scale = Scale() if scaled else None
     recorder.phase, recorder.recording = "forward", True
     with lowered():
@@ -57,6 +59,22 @@ def train(
     _label_gradients(recorder, model, (args, kwargs), consumed=optimizer is not None)
     _optimize(recorder, model, subject, optimizer, scale)
     return loss
+
+
+def runs_without_gradients(function: Any) -> bool:
+    """Return whether a function is decorated with `torch.no_grad` or `torch.inference_mode`.
+
+    Source: PyTorch, torch/utils/_contextlib.py, context_decorator: the wrapper holds the `clone` of the context.
+    """
+    import torch
+
+    while function is not None:
+        for cell in getattr(function, "__closure__", None) or ():
+            with suppress(ValueError):  # nothing is in it
+                if isinstance(getattr(cell.cell_contents, "__self__", None), (torch.no_grad, torch.inference_mode)):
+                    return True
+        function = getattr(function, "__wrapped__", None)
+    return False
 
 
 def _whole(output: Any) -> Any:
