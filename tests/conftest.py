@@ -85,7 +85,7 @@ def _copying(make_at):
         try:
             if not first.exists():
                 make_at(first)
-            shutil.copy(first, path)
+            shutil.copyfile(first, path)  # a file that is there keeps its mode
             with contextlib.closing(sqlite3.connect(path)) as connection, connection:
                 rows = [(own[name], name) for name in own]
                 connection.executemany("UPDATE store_info SET value = ? WHERE name = ?", rows)

@@ -20,7 +20,7 @@ from tests.web.conftest import HERE, served
 from nearpeak.base.peer_user import knows_users
 from nearpeak.cli.team.serve import serve
 from nearpeak.errors import SpecError, StoreError
-from nearpeak.store import open_store
+from nearpeak.store import open_store, store_check
 from nearpeak.web import http_connection, request_queues
 from nearpeak.web.server import application
 
@@ -195,8 +195,15 @@ def test_another_user_of_the_host_reads_nothing(made_up):
         assert as_other_user(read).startswith("HTTP/1.1 200"), "where it is served to all"
 
 
-def test_another_user_reads_no_store_that_was_made_here(tmp_path):
-    place = tmp_path / "mine.db"
+def test_another_user_reads_no_store_that_was_made_here(tmp_path, monkeypatch):
+    place, make = tmp_path / "mine.db", store_check.make_at
+
+    def watched(part):
+        open_to_all(tmp_path)
+        assert as_other_user(lambda: os.close(os.open(part, os.O_RDONLY))) == "PermissionError", "while it is made, too"
+        make(part)
+
+    monkeypatch.setattr(store_check, "make_at", watched)
     before = os.umask(0)
     try:
         with open_store(place, create=True) as store:

@@ -314,10 +314,21 @@ def json_value(text: str | bytes, most_memory_bytes: int = MOST_MEMORY_BYTES, **
         raise ValueError(
             f"its values take about {show(size, 'B')} of memory, over the limit of {show(most_memory_bytes, 'B')}"
         )
-    try:
+    with _plain_faults():
         return json.loads(text, **hooks)
+
+
+@contextmanager
+def _plain_faults() -> Iterator[None]:
+    """Put what Python's parsers say of depth and digits into terms of the text: they advise the programmer."""
+    try:
+        yield
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        if "set_int_max_str_digits" in str(error):
+            raise ValueError(f"a number has more than {sys.get_int_max_str_digits()} digits") from None
+        raise
 
 
 def toml_of_file(path: Path | str, name: object = None) -> dict[str, Any]:
@@ -342,12 +353,13 @@ def toml_table(text: str) -> dict[str, Any]:
     >>> toml_table("a." * 100 + "a = 1")
     Traceback (most recent call last):
     ValueError: a key has more than 64 parts: 'a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a… (130 characters)
+    >>> toml_table("a = " + "9" * 5000)
+    Traceback (most recent call last):
+    ValueError: a number has more than 4300 digits
     """
     if len(text) > MOST_TOML_BYTES:
         raise ValueError(f"it is longer than {show(MOST_TOML_BYTES, 'B')}, the limit of TOML")
     if key := _KEY.search(text):
         raise ValueError(f"a key has more than {MOST_KEY_PARTS} parts: {shown(key.group())}")
-    try:
+    with _plain_faults():
         return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None

@@ -115,10 +115,14 @@ def _make_file(path: Path) -> None:
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         try:
+            # It may hold commands for a farm: letting others at it is its owner's decision. SQLite's files beside it
+            # get the mode that it has.
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             make_at(part)
-            part.chmod(0o600)  # it may hold commands for a farm: letting others at it is its owner's decision
         except StoreError as error:
             raise StoreError(str(error).replace(str(part), str(path))) from None
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be made: {error.strerror}") from None
         with suppress(FileExistsError):  # another process was quicker; its store is as empty as ours
             take_name(part, path)
     finally:
@@ -127,7 +131,7 @@ def _make_file(path: Path) -> None:
 
 
 def make_at(path: Path, version: str = "head") -> None:
-    """Make the file of an empty store of some version; it must not be there yet."""
+    """Make the file of an empty store of some version, in place of nothing or of an empty file."""
     engine, name = engine_of(URL.create("sqlite", database=str(path)), durable=True), str(path)
     try:
         with writing(engine, name) as connection:

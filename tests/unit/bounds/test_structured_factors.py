@@ -50,6 +50,8 @@ CASES = (
     ("rows and an element of each", lambda x, w, _: rows_and_first(x @ w), 2 * COLUMNS * OUT),
     ("some columns of repeated rows", lambda x, w, _: (x.repeat(5, 1) @ w)[:, :1], ROWS * COLUMNS),
     ("a matrix reversed", lambda x, w, _: x.flip(1) @ w, ROWS * COLUMNS * OUT),
+    ("weights with scales of picked rows", lambda x, w, i: x @ (w * w[:2][i % 2]), ROWS * COLUMNS * OUT),
+    ("rows with picked scales", lambda x, w, i: x @ (w * w[:2, :1].index_select(0, i % 2)), ROWS * COLUMNS * OUT),
     ("a matrix picked", lambda x, w, i: x[:, i] @ w, ROWS * COLUMNS * OUT),
 )
 MASKED = (

@@ -98,15 +98,17 @@ class _Order:
         all_labels = {*self._left(left), *self._left(right)}
         if all_labels == set(remaining):
             return 0  # element by element: no sum of products
+        summed = tuple(sorted(all_labels.difference(remaining)))
         for runs, other in ((left, right), (right, left)):
             (first, *more) = runs
-            taking = None if more or self._picked[first] else self._taking[first]
+            # What only picks leaves one summand of each sum; sums along its rows are of what it is multiplied by.
+            is_pick = bool(self._picked[first]) and self._picked[first].issuperset(summed)
+            taking = None if more or is_pick else self._taking[first]
             if taking is not None and not taking.array.any() and self._multiplies(other, first):
                 # A factor that adds up runs takes no products itself; what it adds up does.
                 labels = self._left(other)
                 every = [(self._labels[i], self._filled[i]) for i in sorted(members)]
                 return count([(labels, self._patterns.joined([*every, whole], labels))], self._extents(labels))
-        summed = tuple(sorted(all_labels.difference(remaining)))
         for labels, elements in parts:
             live = self._patterns.joined([(labels, elements)], summed) if set(summed) <= set(labels) else None
             if live is not None and count([(summed, live)], self._extents(summed)) < 2:

@@ -63,6 +63,7 @@ class _Walk:
         self._static = set(graph.initializers) | set(graph.values)
         self._known = self._static | set(graph.inputs)
         self._bodies: list[str] = []
+        self._deciding: dict[str, None] = {}
         self._unknown: list[str] = []
         self._positions: dict[str, int] = {}
         for op, count in graph.folded.items():
@@ -106,6 +107,9 @@ class _Walk:
         if self._bodies:
             counted = ", ".join(f"{op} ({self._bodies.count(op)})" for op in sorted(set(self._bodies)))
             sentences.append(f"Which body runs, and how often, is decided by data; left uncovered: {counted}.")
+        if self._deciding:
+            options = " ".join(f"--input-value {name}=VALUE" for name in self._deciding)
+            sentences.append(f"What decides a body is an input, whose value can be given: {options}.")
         if self._unknown:
             sentences.append(
                 f"Shape or number format not known without running the file, so left uncovered: {len(self._unknown)} "
@@ -203,6 +207,7 @@ class _Walk:
         """Return the name under which the node is uncovered, empty when it may be matched."""
         if node.op_type in _BODIES:
             self._bodies.append(node.op_type)
+            self._deciding |= dict.fromkeys(name for name in node.input[:2] if name in self._graph.inputs)
             return str(node.op_type)
         if node.domain not in ("", "ai.onnx"):
             return self._foreign(node)

@@ -65,26 +65,36 @@ def operators_of(
     Args:
         rows: for each item the row of its operator; NOTHING where none is known.
     """
-    keys: dict[int, Key] = {}
-    numbers: dict[Key, int] = {}
+    keys: dict[int, tuple[Key, frozenset[str]]] = {}
+    numbers: dict[tuple[Key, frozenset[str]], int] = {}
+    links = _links(items, rows)
     members: dict[int, list[int]] = defaultdict(list)
     places = []
     for index, (item, row) in enumerate(zip(items, rows, strict=True)):
         if NOTHING in (row, item.event):
             places.append(NOTHING)
             continue
-        key = keys[row] if row in keys else keys.setdefault(row, Key.of(trace, row))
+        key = keys[row] if row in keys else keys.setdefault(row, (Key.of(trace, row), frozenset(links[row])))
         number = numbers.setdefault(key, len(numbers))
         members[number].append(index)
         places.append(number)
-    known = _known_cases(list(numbers))
+    known = _known_cases(list(dict.fromkeys(key for key, _ in numbers)))
     calls = Counter(numbers[key] for key in keys.values())
     operators = []
-    for key, number in numbers.items():
+    for (key, _), number in numbers.items():
         own = [items[i] for i in members[number]]
         times = _times(_with_transfers(known[key], key, own, calls[number]), target)
         operators.append(_operator(trace, key, times, own, calls[number], kernel_names))
     return tuple(operators), tuple(places)
+
+
+def _links(items: Sequence[QueueItem], rows: Sequence[int]) -> dict[int, set[str]]:
+    """Return the directions in which each operator copies over a link: those of another direction are other work."""
+    links: dict[int, set[str]] = defaultdict(set)
+    for item, row in zip(items, rows, strict=True):
+        if direction := _DIRECTIONS.get(item.copy.partition(" ")[0]):
+            links[row].add(direction)
+    return links
 
 
 def _operator(
