@@ -93,6 +93,7 @@ def _copying(make_at):
             path.unlink(missing_ok=True)
             make_at(path)
 
+    copied.folder = folder  # it goes when nothing holds it
     return copied
 
 
