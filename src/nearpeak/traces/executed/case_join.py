@@ -81,10 +81,10 @@ def operators_of(
     known = _known_cases(list(dict.fromkeys(key for key, _ in numbers)))
     calls = Counter(numbers[key] for key in keys.values())
     operators = []
-    for (key, _), number in numbers.items():
+    for (operator, _), number in numbers.items():
         own = [items[i] for i in members[number]]
-        times = _times(_with_transfers(known[key], key, own, calls[number]), target)
-        operators.append(_operator(trace, key, times, own, calls[number], kernel_names))
+        times = _times(_with_transfers(known[operator], operator, own, calls[number]), target)
+        operators.append(_operator(trace, operator, times, own, calls[number], kernel_names))
     return tuple(operators), tuple(places)
 
 
