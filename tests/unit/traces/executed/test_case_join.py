@@ -68,6 +68,17 @@ def test_a_copy_within_the_device_is_none_over_a_link(tmp_path):
     assert report.executed.operators[0].label == "copy elements=1048576 bf16"
 
 
+def test_copies_of_one_operator_in_several_directions_are_work_of_their_own(tmp_path):
+    directions = ("DtoH (Device -> Pageable)", "DtoD (Device -> Device)", "HtoD (Pinned -> Device)")
+    shapes = ([[1 << 20], [1 << 20], []], [B, B, "Scalar"])
+    report = report_of(tmp_path, *(("aten::copy_", *shapes, [copy(direction, 2 << 20)]) for direction in directions))
+    labels = [(operator.label, operator.call_count) for operator in report.executed.operators]
+    assert sorted(labels) == [
+        ("copy elements=1048576 bf16", 1), ("transfer elements=1048576 bf16", 1),
+        ("transfer elements=1048576 direction=d2h bf16", 1),
+    ]  # fmt: skip
+
+
 def test_an_operator_that_copies_and_computes_is_both(tmp_path):
     kernel = ("kernel", "bfloat16_copy_kernel", 10.0, {"grid": [1, 1, 1], "block": [1, 1, 1]})
     work = [copy("HtoD (Pinned -> Device)", 4 << 20), kernel]
