@@ -1,6 +1,7 @@
 """Documents: one value that a terminal, Markdown and a page write, whatever names it holds."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from tests.unit.reports.factory import HOSTILE
@@ -106,3 +107,12 @@ def test_a_terminal_writes_folded_blocks_or_their_summary():
     document = Document(title="A report", blocks=["short", Details("--why for more", ("long", Details("", ("deep",))))])
     assert to_terminal(document).splitlines() == ["A report", "short", "--why for more"]
     assert to_terminal(document, is_unfolded=True).splitlines() == ["A report", "short", "long", "deep"]
+
+
+def test_rows_of_many_letters_name_their_cells_for_phones():
+    wide = Table(columns=columns("a|Case", "#b_s|Time", "c|Why"), rows=[("gemm", 1e-3, "long " * 12)])
+    narrow = Table(columns=columns("a|Case", "#b_s|Time"), rows=[("gemm", 1e-3)])
+    page = to_html(Document(title="A report", blocks=[wide]))
+    assert '<td class="num" data-title="Time">1 ms</td><td class="line" data-title="Why">' in page
+    for table in (narrow, replace(wide, is_matrix=True)):
+        assert "data-title=" not in to_html(Document(title="A report", blocks=[table])).partition("<body>")[2]

@@ -27,6 +27,10 @@ COLOURS = ("#2f6fde", "#d9722e", "#2e9d5b", "#a14fc2", "#c23b4f", "#2b9aab", "#8
 """Colours of what a drawing tells apart, readable on white and on black."""
 SLICE = "slice-"
 """Begin of the style of a text that leads to a slice of the timeline, whose place follows."""
+PHONE_LETTERS = 44
+"""Letters that a row has room for on a phone: where a table needs more, each of its rows becomes a card there."""
+LINE_LETTERS = 20
+"""Letters beyond which a value takes a line of such a card for itself."""
 _EVENT = re.compile(r'<button type="button" class="event"[^>]*>(.*?)</button>')
 _FRAME = """<!doctype html>
 <html lang="en">
@@ -211,22 +215,31 @@ def _table(table: Table) -> Iterator[str]:
         for shown_column in table.columns
     )
     head = f"<thead><tr>{tops}</tr></thead>" if any(shown_column.title for shown_column in table.columns) else ""
-    rows = (
-        "".join(_cell(column, cell) for column, cell in zip(table.columns, row, strict=True)) for row in table.cells
-    )
-    yield f'<div class="wide"><table>{head}<tbody>'
-    yield from (f"<tr>{row}</tr>" for row in rows)
+    is_stacked = bool(head) and not table.is_matrix and _letter_count(table) > PHONE_LETTERS
+    yield f'<div class="wide"><table{" class=stack" if is_stacked else ""}>{head}<tbody>'
+    for row in table.cells:
+        cells = (_cell(column, cell, is_stacked) for column, cell in zip(table.columns, row, strict=True))
+        yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
 
 
-def _cell(column: Column, cell: Cell) -> str:
+def _letter_count(table: Table) -> int:
+    """Return the letters of the widest row, were each column as wide as its longest text."""
+    titles = (len(column.title) for column in table.columns)
+    return sum(map(max, zip(titles, *([len(cell.text) + 2 for cell in row] for row in table.cells), strict=True)))
+
+
+def _cell(column: Column, cell: Cell, is_stacked: bool) -> str:
+    title = f' data-title="{safe(column.title)}"' if is_stacked and column.title else ""
     if column.unit == "bar":
         share = 100 * min(max(float(cell.value or 0.0), 0.0), 1.0)
         return f'<td class="amount"><i style="width:{share:.2f}%"></i></td>' if share else "<td></td>"
     hint = f' title="{safe(cell.hint)}"' if cell.hint else ""
-    kind = " class=num" if column.is_number else "" if column.title else " class=sign"
+    kinds = ["num"] * column.is_number + ["sign"] * (not column.title and not column.is_number)
+    kinds += ["line"] * (is_stacked and len(cell.text) > LINE_LETTERS)
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
     text = _span(Span(cell.text.replace("\n", ""), cell.kind))
-    return f"<td{kind}{hint}>{text}</td>"
+    return f"<td{kind}{title}{hint}>{text}</td>"
 
 
 def timeline_picture(block: Timeline) -> str:
