@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import generate_reference
 import pytest
@@ -83,6 +84,20 @@ def test_the_policy_of_the_templates_is_good():
 def test_the_page_on_history_names_every_template():
     page = (ROOT / "docs" / "guide" / "history.md").read_text(encoding="utf-8")
     assert all(f"../ci/{file.name}" in page for file in FOLDER.glob("*.yml"))
+
+
+def test_the_image_copies_files_and_installs_extras_that_exist_and_names_commands_that_do():
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.*)", text, re.MULTILINE) for word in line.split()[:-1]]
+    assert "pyproject.toml" in copied
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = re.search(r'install [^"]*"\.\[([\w,]+)\]"', text)[1].split(",")
+    assert {*extras} <= {*project["optional-dependencies"]}
+    commands = generate_reference.commands()
+    for words in map(shlex.split, re.findall(r"^# +docker run .*? nearpeak (.*)", text, re.MULTILINE)):
+        known = {option for parameter in commands[f"nearpeak {words[0]}"].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, words
 
 
 @pytest.fixture

@@ -263,6 +263,10 @@ def test_models_show_whose_dimensions_they_have(run):
     assert len(records) >= 25
     assert records["resnet-50"]["parameters"] == 25_557_032
     assert all(record["source"] for record in records.values())
+    assert records["llama-3-8b"]["shipped"]
+    captured = [name for name in records if not records[name]["shipped"]]
+    _, text, _ = run("show", "models")
+    assert all(name in text.rpartition("captured by")[2] for name in captured)
 
 
 def test_doctor_says_what_works(run):

@@ -4,6 +4,7 @@ import dataclasses
 import json as jsonlib
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,10 @@ def fabrics(name: str | None = NAME, json: bool = shared.JSON) -> None:
 def models(json: bool = shared.JSON) -> None:
     """List the models whose published dimensions come with nearpeak; their sources are in the JSON."""
     from nearpeak.frontends.huggingface.published_models import MODELS
+    from nearpeak.frontends.huggingface.step_library import covers_model
 
     entries = [MODELS[name] for name in MODELS]
+    captured_only = [model.name for model in entries if not covers_model(model.name)]
     if json:
         for model in entries:
             record = {
@@ -80,6 +83,7 @@ def models(json: bool = shared.JSON) -> None:
                 "aliases": list(model.aliases),
                 "parameters": model.parameters_count,
                 "source": model.source,
+                "shipped": model.name not in captured_only,
             }
             sys.stdout.write(jsonlib.dumps(record) + "\n")
     else:
@@ -89,6 +93,9 @@ def models(json: bool = shared.JSON) -> None:
             for model in entries
         ]  # fmt: skip
         _print_rows(rows, "model", "~title", "#parameters")
+        if captured_only:
+            rest = f"The steps of all others come with nearpeak; captured by nearpeak[hf]: {', '.join(captured_only)}."
+            sys.stdout.write(f"\n{textwrap.fill(rest, 80, break_on_hyphens=False)}\n")
 
 
 def modes(
