@@ -226,6 +226,24 @@ def test_a_step_without_gradient_is_refused():
         captured(lambda: lambda x: x.argmax(), (4,), step="train")
 
 
+@pytest.mark.parametrize("step", ["forward", "train"])
+def test_a_model_as_deep_as_python_runs_it_is_captured(step):
+    """Recording adds frames to each module, and 1,000 of them were the end."""
+
+    class Wrap(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return torch.relu(self.inner(x))
+
+    model = torch.nn.Linear(4, 4)
+    for _ in range(240):
+        model = Wrap(model)
+    assert len(captured(lambda: model, (2, 4), step=step).calls) >= 241
+
+
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
 def test_a_forward_pass_that_turns_gradients_off_itself_has_no_training_step(context):
     class Session(torch.nn.Linear):

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.deep_recursion import deep_recursion
 from nearpeak.base.garbage_collection import collector_paused
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.dtype import dtype_of
@@ -58,6 +59,9 @@ class Existing:
 
 Named = Iterable[tuple[Any, str, str]]
 """Tensors with the kind of their buffer (one of BUFFER_KINDS) and a name."""
+
+_FRAME_COUNT = 4000
+"""Frames that a captured program may be deep: those of Python's usual 1,000, with what recording adds to each call."""
 
 
 def capture_torch(
@@ -121,7 +125,10 @@ def capture_torch(
         if options.step == "train" and not any(p.requires_grad for p in _parameters(model)):
             world.differentiate((args, kwargs))
             notes.append("the model has no trainable parameters: the gradients are those of its inputs")
-        with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
+        with (
+            deep_recursion(_FRAME_COUNT), eager_models(), kernels_kept_whole(model), sharding_unrecorded(),
+            transfers_kept(),
+        ):  # fmt: skip
             output = _run(world, model, args, kwargs, name, options, rule)
         world.label_outputs(output, named)
         lowered = {"autocast": options.autocast} if options.autocast else {}
