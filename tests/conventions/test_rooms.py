@@ -18,7 +18,7 @@ REGISTRIES = (
 """Folders of one file per thing, where the name of the thing is the stem of its file."""
 FIELD_TERMS = {"embedding", "family", "finding", "learning", "lowering", "ranking", "rounding", "sampling", "timing"}
 """Nouns of the field that end like a gerund, a participle or an adverb."""
-BLANK_NAMES, MOST_BLANK_NAMES = {"found", "one", "own", "given", "asked", "kept", "said", "told"}, 440
+BLANK_NAMES, MOST_BLANK_NAMES = {"found", "one", "own", "given", "asked", "kept", "said", "told"}, 25
 """Local names that do not say what they hold; their number only falls."""
 QUESTIONS = ("What ", "Which ", "How ", "Whether ", "Who ", "Why ", "Where ", "When ")
 

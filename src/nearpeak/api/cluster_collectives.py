@@ -48,10 +48,12 @@ def _inside(target: "Same[Target]", dtype: str) -> Inside:
     @lru_cache(maxsize=1 << 14)
     def inside(kind: str, size_bytes: float, rank_count: int) -> InnerTime:
         elements = max(round(size_bytes / width / rank_count), 1) * rank_count
-        found = predict_case(
+        prediction = predict_case(
             case("collective", elements=elements, dtype=dtype, ranks=rank_count, kind=kind), target.held
         )
-        return InnerTime(found.time_s, found.low_s, found.high_s, f"predicted: {found.calibration.source}")
+        return InnerTime(
+            prediction.time_s, prediction.low_s, prediction.high_s, f"predicted: {prediction.calibration.source}"
+        )
 
     return inside
 
@@ -94,18 +96,18 @@ def predict_collective(
     kind, size_bytes = _message(case)
     placement = _placement(case, kind, collective_cluster(case, device, fabric, stride), stride)
     dtype = LIBRARY_DTYPE if placement.outer else _dtype(case)  # frameworks' own kernels stay inside a node
-    found = collective_time(
+    modelled = collective_time(
         kind, size_bytes, placement, inside_node(device, dtype), device_bytes_per_s=_device_rate(device),
         algorithm=algorithm,
     )  # fmt: skip
     if placement.inner.fits:  # measured on devices whose links no document states
-        return found
+        return modelled
     least_s = bound_collective(case, device, fabric, stride=stride).time_s
-    parts = found.parts
-    if least_s > found.time_s:
-        parts = (*parts, Part("bound", least_s - found.time_s, "proved lower bound"))
-    ends = {name: max(getattr(found, name), least_s) for name in ("low_s", "time_s", "high_s")}
-    return replace(found, bound_s=least_s, parts=parts, **ends)
+    parts = modelled.parts
+    if least_s > modelled.time_s:
+        parts = (*parts, Part("bound", least_s - modelled.time_s, "proved lower bound"))
+    ends = {name: max(getattr(modelled, name), least_s) for name in ("low_s", "time_s", "high_s")}
+    return replace(modelled, bound_s=least_s, parts=parts, **ends)
 
 
 def bound_collective(
@@ -124,14 +126,14 @@ def bound_collective(
     cluster = collective_cluster(case, device, fabric, stride)
     placement = _placement(case, kind, cluster, stride)
     bound = case_bound(case, device, policy)
-    found = traffic_bound(kind, size_bytes, placement)
-    if not found.time_s:
+    traffic = traffic_bound(kind, size_bytes, placement)
+    if not traffic.time_s:
         return bound
     term = Term(
-        name="network", time_s=found.moved_bytes / found.bytes_per_s, status=PROVED,
-        formula=f"bytes that must leave a node / rate of all its links ({found.tier} of {cluster.fabric.name})",
+        name="network", time_s=traffic.moved_bytes / traffic.bytes_per_s, status=PROVED,
+        formula=f"bytes that must leave a node / rate of all its links ({traffic.tier} of {cluster.fabric.name})",
         expression="moved_bytes / network_bytes_per_s",
-        quantities={"moved_bytes": found.moved_bytes, "network_bytes_per_s": found.bytes_per_s},
+        quantities={"moved_bytes": traffic.moved_bytes, "network_bytes_per_s": traffic.bytes_per_s},
     )  # fmt: skip
     is_limit = term.time_s > bound.time_s
     return replace(
@@ -176,8 +178,8 @@ def workload_collectives(workload: Workload, cluster: Cluster) -> tuple[CallTime
         dtype = LIBRARY_DTYPE if placement.outer else _dtype(call.case)
         inside = None if device is None else inside_node(device, dtype)
         rate = 0.0 if device is None else _device_rate(device)
-        found = collective_time(kind, size_bytes, placement, inside, device_bytes_per_s=rate)
-        times.append(CallTime(place, call.group.dim if call.group else "", found))
+        modelled = collective_time(kind, size_bytes, placement, inside, device_bytes_per_s=rate)
+        times.append(CallTime(place, call.group.dim if call.group else "", modelled))
     return tuple(times)
 
 

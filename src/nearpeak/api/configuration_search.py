@@ -193,8 +193,9 @@ def _kernel_study(
         journal.state(about)
     progress.stage(_beginning(about, plan, len(journal.trials)))
     reason = search_trials(
-        legal, SEARCHES[name](legal, plan.seed, 1), lambda one, best_s: measure_candidate(kernel, one, best_s), limits,
-        journal, bound_s=configuration_bound(file.work, space, _axes(kernel.case), device, case_bound_s),
+        legal, SEARCHES[name](legal, plan.seed, 1),
+        lambda candidate, best_s: measure_candidate(kernel, candidate, best_s), limits, journal,
+        bound_s=configuration_bound(file.work, space, _axes(kernel.case), device, case_bound_s),
         progress=progress.trial,
     )  # fmt: skip
     _refuse_all_failed(journal, space.name)
@@ -208,8 +209,10 @@ def _kernel_study(
 def _beginning(about: Study, plan: TuningPlan, kept_count: int) -> str:
     """Return what is searched, how, and for how long at most."""
     budget = f"{plan.trial_count:,} evaluations" if plan.spent_s == inf else f"{plan.spent_s:g} s"
-    kept = f", {kept_count:,} kept in the journal" if kept_count else ""
-    return f"{about.space}: {about.legal_count:,} legal configurations; search {about.search}, at most {budget}{kept}"
+    journaled = f", {kept_count:,} kept in the journal" if kept_count else ""
+    return (
+        f"{about.space}: {about.legal_count:,} legal configurations; search {about.search}, at most {budget}{journaled}"
+    )
 
 
 def _search_end(journal: "StudyJournal", reason: str) -> str:
@@ -236,10 +239,10 @@ def _refuse_all_failed(journal: "StudyJournal", name: str) -> None:
     if any(trial.score_s < inf for trial in journal.trials):
         return
     first = journal.trials[0]
-    kept = f"; {journal.path} keeps the study" if journal.path else ""
+    journaled = f"; {journal.path} keeps the study" if journal.path else ""
     raise MeasureError(
         f"{name}: none of {len(journal.trials)} configurations has a time; {settings_text(first.settings)}: "
-        f"{first.outcome}: {first.note}{kept}"
+        f"{first.outcome}: {first.note}{journaled}"
     )
 
 
@@ -262,8 +265,8 @@ def _duel(kernel: "TunedKernel", plan: TuningPlan) -> Callable[[Mapping[str, Set
 
     def duel(champion: Mapping[str, Setting], challenger: Mapping[str, Setting]) -> Any:
         left, right = (
-            Arm(runner=kernel.runner_of(tuple(one[p.name] for p in kernel.space.parameters)))
-            for one in (champion, challenger)
+            Arm(runner=kernel.runner_of(tuple(settings[p.name] for p in kernel.space.parameters)))
+            for settings in (champion, challenger)
         )
         return compare(
             kernel.case, left, right, plan.timing, tolerance_ratio=plan.tolerance_ratio, budget_s=plan.pair_budget_s

@@ -125,17 +125,19 @@ def engine_coverage(
         if device.kind not in capabilities.devices:
             kinds = " or ".join(capabilities.devices)
             raise SpecError(f"--target {device.name}: is a {device.kind}; {capabilities.name} runs on a {kinds}")
-    asked: dict[str, Any] = {"without": without, "least_count": least_count, "worth_s": worth_s}
+    question: dict[str, Any] = {"without": without, "least_count": least_count, "worth_s": worth_s}
     if capabilities.operators == ATEN:
         if model.suffix not in SUFFIXES:
             raise SpecError(
                 f"{model}: {capabilities.name} takes programs of PyTorch; give a problem file (.py) or an archive of "
                 "torch.export.save (.pt2)"
             )
-        return engine_conversion(exported_graph(model, options, capabilities.preserved), capabilities, devices, **asked)
+        return engine_conversion(
+            exported_graph(model, options, capabilities.preserved), capabilities, devices, **question
+        )
     with naming(model), _as_onnx(model, options) as path, reading(model, "ONNX model"):
         answer = engine_conversion(
-            path, capabilities, devices, options, **asked,
+            path, capabilities, devices, options, **question,
             installed=None if table is not None else refused_nodes(capabilities, path),
         )  # fmt: skip
     return dataclasses.replace(answer, model=model.name)

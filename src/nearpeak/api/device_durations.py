@@ -106,8 +106,8 @@ def _remembered(
         if taken.memory_ratio:
             taken = Taken(taken.sm_count, round(taken.memory_ratio * _MEMORY_STEPS) / _MEMORY_STEPS)
         key = case, taken
-        found = durations.get(key)
-        if found is None:
+        known = durations.get(key)
+        if known is None:
             if taken not in devices:
                 devices[taken] = reduced_device(target.held, taken)
             predicted = predict_case(_moved(case), devices[taken])
@@ -123,11 +123,11 @@ def _remembered(
                 burst = predict_case(_moved(case), target.held)
                 load = load_of_case(target.held, _moved(case), burst)
                 slower *= 1.0 if load is None else 1.0 + float(added_s(load, clock_ratio)) / burst.time_s
-            found = durations[key] = KernelDuration(
+            known = durations[key] = KernelDuration(
                 slower * predicted.time_s, slower * predicted.low_s, slower * predicted.high_s, predicted.bound_s,
                 _FAMILY_AXIS.get(case.op, case.op), predicted.distance_count, float(flop),
             )  # fmt: skip
-        return found
+        return known
 
     return duration
 
@@ -144,26 +144,26 @@ def _rounded(case: Case, plain: Prediction, device: Target) -> Prediction:
     from nearpeak.prediction.case_prediction import predict_case
 
     record = {name: "bf16" if value == "fp32" else value for name, value in case.record().items()}
-    found = predict_case(case_of(record), _halved(Same(device)))
+    halved = predict_case(case_of(record), _halved(Same(device)))
     bound_s = min(case_bound(case, device, Policy(dtype="tf32")).time_s, plain.bound_s)
-    least = max(bound_s / found.time_s, 1.0)
-    if least * found.time_s >= plain.time_s:
+    least = max(bound_s / halved.time_s, 1.0)
+    if least * halved.time_s >= plain.time_s:
         return plain
     return replace(
-        found, time_s=least * found.time_s, low_s=max(found.low_s, bound_s), high_s=least * found.high_s,
-        bound_s=bound_s, parts_s=tuple(least * part for part in found.parts_s),
+        halved, time_s=least * halved.time_s, low_s=max(halved.low_s, bound_s), high_s=least * halved.high_s,
+        bound_s=bound_s, parts_s=tuple(least * part for part in halved.parts_s),
     )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
 def _halved(device: "Same[Target]") -> Target:
     """Return a device on which bf16 takes what TF32 takes: rate of its products, half the bytes per second and kept."""
-    own = device.held
-    rate, kept = own.dram.bandwidth_bytes_per_s, own.l2.capacity_bytes
+    target = device.held
+    rate, l2_bytes = target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes
     return replace(
-        own, peaks={**own.peaks, "tensor.bf16": own.peaks["tensor.tf32"]},
-        dram=own.dram if rate is None else replace(own.dram, bandwidth_bytes_per_s=rate / 2),
-        l2=own.l2 if kept is None else replace(own.l2, capacity_bytes=kept // 2),
+        target, peaks={**target.peaks, "tensor.bf16": target.peaks["tensor.tf32"]},
+        dram=target.dram if rate is None else replace(target.dram, bandwidth_bytes_per_s=rate / 2),
+        l2=target.l2 if l2_bytes is None else replace(target.l2, capacity_bytes=l2_bytes // 2),
     )  # fmt: skip
 
 

@@ -195,15 +195,16 @@ def _time(name: str, step: "Workload", target: "Target") -> "TargetTime":
         answer = analyze(step, target, Policy(dtype="tf32" if name == "tf32" else "strict")).targets[0]
     except NotModelledError as error:
         return TargetTime(target=target.name, bound_s=None, reason=str(error).splitlines()[0])
-    found = answer.prediction
+    prediction = answer.prediction
     if not answer.bound_s:
         return TargetTime(target=target.name, bound_s=None, reason="no operator of it has a rule and a known shape")
-    if found is None:
+    if prediction is None:
         return TargetTime(target=target.name, bound_s=answer.bound_s, reason="nothing predicts it")
     return TargetTime(
-        target=target.name, bound_s=answer.bound_s, predicted_s=found.time_s, low_s=found.low_s, high_s=found.high_s,
-        energy_j=None if found.energy is None else found.energy.energy_j,
-        reason=f"left out of the expected time: {', '.join(found.unpredicted)}" if found.unpredicted else "",
+        target=target.name, bound_s=answer.bound_s, predicted_s=prediction.time_s,
+        low_s=prediction.low_s, high_s=prediction.high_s,
+        energy_j=None if prediction.energy is None else prediction.energy.energy_j,
+        reason=f"left out of the expected time: {', '.join(prediction.unpredicted)}" if prediction.unpredicted else "",
     )  # fmt: skip
 
 
@@ -285,7 +286,7 @@ def training_precision(
     file = Path(source.rpartition(":")[0])
     if not file.is_file():
         raise SpecError(f"{source}: is no FILE.py:FUNCTION of a file that exists")
-    found = isolated(
+    records = isolated(
         "trained_record", file, options, source=source, ptq=list(ptq), qat=list(qat), seed_count=seed_count,
         epoch_count=epoch_count,
     )  # fmt: skip
@@ -298,7 +299,7 @@ def training_precision(
                 for accuracy in accuracies
             ),
         )
-        for name, accuracies in found.items()
+        for name, accuracies in records.items()
     ]  # fmt: skip
     runtime = f"trained here {seed_count} times, {epoch_count} extra epochs"
     table = PrecisionTable(name=source.rpartition("/")[2], targets=(), rows=tuple(rows), runtime=runtime)
@@ -312,5 +313,5 @@ def trained_record(path: str, options: dict[str, Any], source: str, **arguments:
     from nearpeak.precision.quantisation.training_trials import trained_accuracies
 
     del path, options  # of the process
-    found = trained_accuracies(source, **arguments)
-    return {name: [dataclasses.asdict(accuracy) for accuracy in accuracies] for name, accuracies in found.items()}
+    trained = trained_accuracies(source, **arguments)
+    return {name: [dataclasses.asdict(accuracy) for accuracy in accuracies] for name, accuracies in trained.items()}

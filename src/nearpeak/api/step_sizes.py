@@ -44,10 +44,10 @@ def step_grid(
     """
     from nearpeak.frontends.source_types import shipped_step
 
-    own = shipped_step(model, options)
-    if own is None:
+    shipped = shipped_step(model, options)
+    if shipped is None:
         return None
-    length = kv_of(own) if options.step == "decode" else sequence_of(own)
+    length = kv_of(shipped) if options.step == "decode" else sequence_of(shipped)
     own_format = options.weights, options.kv_cache
     batches = tuple(sorted({options.batch_count, *BATCHES}))
     lengths = tuple(sorted({length, *LENGTHS[options.step]})) if length else (0,)
@@ -65,8 +65,8 @@ def step_grid(
         for place, target in enumerate(targets):
             answers[place].append(None if step is None else _answer(step, target, policy, execution, software))
     return SizeGrid(
-        noun=items_of(own).noun, length_name=_LENGTH_NAMES[options.step] if length else "", batches=batches,
-        lengths=lengths, formats=tuple(_format_in_words(one, own.origin["dtype"]) for one in formats),
+        noun=items_of(shipped).noun, length_name=_LENGTH_NAMES[options.step] if length else "", batches=batches,
+        lengths=lengths, formats=tuple(_format_in_words(name, shipped.origin["dtype"]) for name in formats),
         own=(batches.index(options.batch_count), lengths.index(length or 0), 0),
         answers=tuple(map(tuple, answers)),
     )  # fmt: skip

@@ -56,12 +56,12 @@ def kept_configurations(store: Store, series: int) -> tuple[tuple[str, str], ...
     history = store.history(series)
     if not history.series.testbed.name.startswith(f"{IMPORTER} "):
         return ()
-    found = list[tuple[str, str]]()
+    changes = list[tuple[str, str]]()
     for number, sha, launch in zip(history.run_ids.tolist(), history.shas, history.launches.tolist(), strict=True):
         record = store.records(number, series, launch).get(RECORD)
-        if record is not None and (words := settings_text(record["settings"])) != (found[-1][1] if found else None):
-            found.append((sha, words))
-    return tuple(found)
+        if record is not None and (words := settings_text(record["settings"])) != (changes[-1][1] if changes else None):
+            changes.append((sha, words))
+    return tuple(changes)
 
 
 def study_digest(study: Study) -> str:
@@ -74,7 +74,7 @@ def _with_evaluations(record: RunRecord, study: Study) -> RunRecord:
     """Return a run whose times carry the configuration, the counts of the search, and its evaluations."""
     ran = [trial for trial in study.trials if trial.time_s is not None]
     counts = {outcome: study.count_of(outcome) for outcome in dict.fromkeys(trial.outcome for trial in study.trials)}
-    found = {
+    evaluations = {
         "settings": study.leader, "winner": study.winner is not None, "search": study.search, "seed": study.seed,
         "legal_count": study.legal_count, "counts": counts, "stop_reason": study.stop_reason,
     }  # fmt: skip
@@ -82,7 +82,7 @@ def _with_evaluations(record: RunRecord, study: Study) -> RunRecord:
         replace(
             sample_set, note=f"{settings_text(study.leader or {})}; {sample_set.note}".removesuffix("; "),
             channels={**sample_set.channels, "evaluation_s": tuple(trial.time_s or 0.0 for trial in ran)},
-            records={**sample_set.records, RECORD: canonical_json(found)},
+            records={**sample_set.records, RECORD: canonical_json(evaluations)},
         ) if sample_set.metric == TIME and sample_set.launch == 0 else sample_set
         for sample_set in record.samples
     ]  # fmt: skip

@@ -40,8 +40,8 @@ def join_of(executed: Executed, model: Workload, target: Target | None) -> Model
     return ModelJoin(
         name=model.name, step_bound_s=step_bound.time_s, bound_is_whole=not step_bound.uncovered,
         call_count=sum(counts.values()), seen_count=sum(seen.values()) / executed.step_count,
-        unseen=tuple(sorted(unseen, key=lambda one: (-(one.expected_s or 0.0), one.label))),
-        uncovered_count=without + round(sum(one.call_count for one in unseen if one.expected_s is None)),
+        unseen=tuple(sorted(unseen, key=lambda operator: (-(operator.expected_s or 0.0), operator.label))),
+        uncovered_count=without + round(sum(operator.call_count for operator in unseen if operator.expected_s is None)),
     )  # fmt: skip
 
 

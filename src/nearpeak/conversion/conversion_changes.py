@@ -106,7 +106,7 @@ def _inlined(
         inner = {node.op_type for node in schema.function_body.node} if schema.has_function else set()
         if inner and inner.issubset(table.formats):
             text = f"write {kind} out as the standard defines it ({', '.join(sorted(inner))})"
-            chosen = [node for node, one in enumerate(graph.kinds) if one == kind]
+            chosen = [node for node, node_kind in enumerate(graph.kinds) if node_kind == kind]
             yield Change(kind="inline", text=text, gains=_split_gains(costs, taken, _also(taken, chosen)))
 
 

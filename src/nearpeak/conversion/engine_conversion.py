@@ -149,7 +149,7 @@ def _target_plan(
 def _plugin(costs: PlanCosts, base: TargetPlan, taken: tuple[bool, ...], kind: str, worth_s: float) -> PluginAnswer:
     """Return what kernels for all nodes of a kind inside engines would change."""
     graph = costs.graph
-    mine = tuple(node for node, one in enumerate(graph.kinds) if one == kind and not taken[node])
+    mine = tuple(node for node, node_kind in enumerate(graph.kinds) if node_kind == kind and not taken[node])
     split = Split(taken=tuple(is_taken or node in mine for node, is_taken in enumerate(taken)), plugin=mine)
     plan = costs.plan(split)
     gain = base.as_is.total.less(plan.total)

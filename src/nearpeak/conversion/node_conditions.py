@@ -69,7 +69,7 @@ def _value(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | 
 
 def _attribute(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:
     value = graph.attributes[node].get(settings["attribute"])
-    return value is None or any(type(one) is type(value) and one == value for one in settings["in"])
+    return value is None or any(type(allowed) is type(value) and allowed == value for allowed in settings["in"])
 
 
 def _mirrored(settings: Mapping[str, Any], graph: ModelGraph, node: int) -> bool | None:

@@ -156,10 +156,10 @@ class PlanCosts:
     def _fused(self, positions: Positions) -> Interval:
         """Return the device time of the calls of one engine: epilogues in products, neighbours in one kernel."""
         if positions not in self._pieces:
-            found = epilogues(self.graph.workload, positions, self._readers)
-            rest = found.rest(positions)
+            fused = epilogues(self.graph.workload, positions, self._readers)
+            rest = fused.rest(positions)
             total = self.unfused(rest)
-            for position, share in found.shares.items():
+            for position, share in fused.shares.items():
                 total = total + self._interval(position).times(share)
             for group in (
                 fused_calls(_part(self.graph.workload, rest, self._readers))
@@ -193,8 +193,8 @@ class PlanCosts:
         key = tensor.elements, tensor.dtype
         if key not in self._copies:
             try:
-                found = predict_case(case_of("copy", elements=tensor.elements, dtype=tensor.dtype), self.target)
-                self._copies[key] = Interval(low_s=found.low_s, time_s=found.time_s, high_s=found.high_s)
+                prediction = predict_case(case_of("copy", elements=tensor.elements, dtype=tensor.dtype), self.target)
+                self._copies[key] = Interval(low_s=prediction.low_s, time_s=prediction.time_s, high_s=prediction.high_s)
             except NotModelledError:
                 self._copies[key] = NOTHING
         return self._copies[key]

@@ -24,11 +24,11 @@ def fetch_history(repository: Path, remote: str, branch: str, file: Path) -> str
     """
     file.unlink(missing_ok=True)
     reference = f"refs/heads/{branch}"
-    asked = _git(repository, "ls-remote", "--exit-code", remote, reference)
-    if asked.returncode == _ABSENT_CODE:
+    listing = _git(repository, "ls-remote", "--exit-code", remote, reference)
+    if listing.returncode == _ABSENT_CODE:
         return ""
-    _succeeded(asked, f"{remote} cannot be read")
-    commit = asked.stdout.decode().split()[0]
+    _succeeded(listing, f"{remote} cannot be read")
+    commit = listing.stdout.decode().split()[0]
     _succeeded(_git(repository, "fetch", "--quiet", remote, commit), f"{branch} cannot be fetched")
     shown = _git(repository, "cat-file", "blob", f"{commit}:{FILE}")
     _succeeded(shown, f"branch {branch} holds no {FILE}")

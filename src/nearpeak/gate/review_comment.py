@@ -36,9 +36,9 @@ def upsert_comment(event: PipelineEvent, body: str, token: str) -> str:
 def _comments(event: PipelineEvent, token: str) -> Iterator[dict[str, Any]]:
     page = 1
     while True:
-        found = _asked(event, "GET", f"{event.comments_url}?per_page={PAGE_COUNT}&page={page}", token)
-        yield from found
-        if len(found) < PAGE_COUNT:
+        page_comments = _asked(event, "GET", f"{event.comments_url}?per_page={PAGE_COUNT}&page={page}", token)
+        yield from page_comments
+        if len(page_comments) < PAGE_COUNT:
             return
         page += 1
 

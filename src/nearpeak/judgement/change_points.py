@@ -85,7 +85,7 @@ def _found(x: NDArray[np.float64], skipped: int, pairs: int) -> tuple[ChangePoin
         point
         for point in _found(flips.single, skipped, pairs - 1)
         if shows_in_each_state(flips, point.index - skipped, math.log(point.time_ratio))
-        and not any(abs(point.index - one.index) <= REACH for one in stay)
+        and not any(abs(point.index - other.index) <= REACH for other in stay)
     ]
     return _counted(sorted((*others, *stay), key=lambda point: point.index), skipped, x.size)
 

@@ -59,10 +59,10 @@ def likelihoods(tables: Any, gap: int, now: int, before: int, near: Any, wide: A
     """
     expected, unknown, carried_units, half = tables
     bins = len(wide) - gap
-    kept, on_row, off_row = near[0], near[1], near[2]
+    stays, on_row, off_row = near[0], near[1], near[2]
     for k in range(bins + gap):
         carried = carried_units[before - k * FINE + half]
-        kept[k] = expected[now - k * FINE - carried + half]
+        stays[k] = expected[now - k * FINE - carried + half]
         wide[k] = unknown[now - k * FINE + half]
     if gap == 0:
         return
@@ -83,7 +83,7 @@ def forward(units: Any, bins: int, tables: Any, motion: Any, filtered: Any) -> f
     now, spread = room_of_rows(2, bins), room_of_rows(2, bins)
     now_off, now_on, spread_off, spread_on = now[0], now[1], spread[0], spread[1]
     likelihoods(tables, gap, units[0], units[0], near, wide)
-    kept, comes_on, goes_off = near[0], near[1], near[2]
+    stays, comes_on, goes_off = near[0], near[1], near[2]
     high = up / (up + down)
     total = 0.0
     for k in range(bins):
@@ -99,7 +99,7 @@ def forward(units: Any, bins: int, tables: Any, motion: Any, filtered: Any) -> f
         total = 0.0
         if gap == 0:
             for k in range(bins):
-                value = spread_off[k] * kept[k] + jump * wide[k]
+                value = spread_off[k] * stays[k] + jump * wide[k]
                 now_off[k] = value
                 total += value
         else:
@@ -107,8 +107,8 @@ def forward(units: Any, bins: int, tables: Any, motion: Any, filtered: Any) -> f
             to_off, to_on = jump * (off * (1 - up) + on * down), jump * (off * up + on * (1 - down))
             for k in range(bins):
                 a, b = spread_off[k], spread_on[k]
-                low = a * (1 - up) * kept[k] + b * down * goes_off[k] + to_off * wide[k]
-                top = a * up * comes_on[k] + b * (1 - down) * kept[k + gap] + to_on * wide[k + gap]
+                low = a * (1 - up) * stays[k] + b * down * goes_off[k] + to_off * wide[k]
+                top = a * up * comes_on[k] + b * (1 - down) * stays[k + gap] + to_on * wide[k + gap]
                 now_off[k], now_on[k] = low, top
                 total += low + top
         log_likelihood += math.log(total)
@@ -166,7 +166,7 @@ def jumps(units: Any, bins: int, tables: Any, motion: Any, filtered: Any, table:
     near, wide = room_of_rows(3, bins + gap), room(bins + gap)
     later, spread = room_of_rows(2, bins), room_of_rows(2, bins)
     later_off, later_on, spread_off, spread_on = later[0], later[1], spread[0], spread[1]
-    kept, comes_on, goes_off = near[0], near[1], near[2]
+    stays, comes_on, goes_off = near[0], near[1], near[2]
     for k in range(bins):
         later_off[k] = later_on[k] = 1.0
     for t in range(len(units) - 1, 0, -1):
@@ -189,11 +189,11 @@ def jumps(units: Any, bins: int, tables: Any, motion: Any, filtered: Any, table:
         row[2] = new2 / new0 - (new1 / new0) ** 2 + old2 / old0 - (old1 / old0) ** 2
         for k in range(bins):
             if gap == 0:
-                later_off[k] *= kept[k]
+                later_off[k] *= stays[k]
             else:
                 a, b = later_off[k], later_on[k]
-                later_off[k] = (1 - up) * kept[k] * a + up * comes_on[k] * b
-                later_on[k] = down * goes_off[k] * a + (1 - down) * kept[k + gap] * b
+                later_off[k] = (1 - up) * stays[k] * a + up * comes_on[k] * b
+                later_on[k] = down * goes_off[k] * a + (1 - down) * stays[k + gap] * b
         _drifted(later_off, spread_off, motion)
         from_off, from_on = jump * ((1 - up) * low + up * top), jump * (down * low + (1 - down) * top)
         if gap:

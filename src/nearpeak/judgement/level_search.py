@@ -122,13 +122,13 @@ def _moves(choices: Sequence[Units], grid: Grid) -> Moves:
 def _best_of(choice: Units, best: float, part: int, values: Sequence[int], grid: Grid) -> float:
     """Set `part` to which of `values` explains the series better than `best`; return the log likelihood."""
     tried = [choice.copy() for _ in values]
-    for one, value in zip(tried, values, strict=True):
-        one[part] = value
-    found = evidence(tried, grid)
-    place = int(np.argmax(found))
-    if found[place] > best:
+    for units, value in zip(tried, values, strict=True):
+        units[part] = value
+    evidences = evidence(tried, grid)
+    place = int(np.argmax(evidences))
+    if evidences[place] > best:
         choice[part] = tried[place][part]
-    return max(best, float(found[place]))
+    return max(best, float(evidences[place]))
 
 
 def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -> float:

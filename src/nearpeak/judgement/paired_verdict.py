@@ -67,9 +67,9 @@ def trimmed_mean(values: Sequence[float]) -> tuple[float, float, int]:
     ordered = sorted(values)
     middle = ordered[cut : count - cut]
     drawn = [middle[0]] * cut + middle + [middle[-1]] * cut
-    kept = len(middle)
-    error = math.sqrt((count - 1) * statistics.variance(drawn) / (kept * (kept - 1)))
-    return statistics.fmean(middle), error, kept - 1
+    middle_count = len(middle)
+    error = math.sqrt((count - 1) * statistics.variance(drawn) / (middle_count * (middle_count - 1)))
+    return statistics.fmean(middle), error, middle_count - 1
 
 
 def verdict_of(effect: float, reach: float, same: float, *, floor: float, margin: float) -> str:

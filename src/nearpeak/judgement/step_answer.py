@@ -51,7 +51,7 @@ def expected_of(analysis: Analysis, target: TargetAnalysis) -> Expected | None:
 
 def execution_of(analysis: Analysis, target: TargetAnalysis) -> ExecutionTime | None:
     """Return the time in the execution mode of the analysis; none where modes make no difference."""
-    return next((one for one in target.executions if one.mode == analysis.execution), None)
+    return next((execution for execution in target.executions if execution.mode == analysis.execution), None)
 
 
 def remedy_of(opportunities: Sequence[Opportunity], cause: str) -> Opportunity | None:

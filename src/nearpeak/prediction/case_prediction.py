@@ -156,11 +156,11 @@ def _of_software(
     decodes = np.char.startswith(regimes.astype(str), "decode")
     times_s, logs = kernel_s.copy(), np.full((2, len(kernel_s)), np.nan)
     for is_decode in sorted({*decodes.tolist()}):
-        found = ratio_of_cases(model, target, cases, setting, decodes=is_decode)
-        if found is not None:
+        ratio = ratio_of_cases(model, target, cases, setting, decodes=is_decode)
+        if ratio is not None:
             rows = decodes == is_decode
-            times_s[rows] *= found.of(kernel_s[rows])
-            logs[:, rows] = np.log([[found.low_ratio], [found.high_ratio]])
+            times_s[rows] *= ratio.of(kernel_s[rows])
+            logs[:, rows] = np.log([[ratio.low_ratio], [ratio.high_ratio]])
     return times_s, logs
 
 

@@ -45,9 +45,9 @@ def _remembered(same: "Same[Workload]") -> tuple[FusedCalls, ...]:
                 needed_by.setdefault(use.buffer, set()).add(number)
     grouped = {position for group in groups for position in group}
     outside = {use.buffer for place, call in enumerate(workload.calls) if place not in grouped for use in call.reads}
-    kept = {place for place, buffer in enumerate(workload.buffers) if buffer.kind != "activation"} | outside
+    persistent = {place for place, buffer in enumerate(workload.buffers) if buffer.kind != "activation"} | outside
     return tuple(
-        FusedCalls(positions=group, traffic_ratio=_traffic_ratio(workload, group, number, needed_by, kept))
+        FusedCalls(positions=group, traffic_ratio=_traffic_ratio(workload, group, number, needed_by, persistent))
         for number, group in enumerate(groups)
         if len(group) > 1
     )
@@ -85,7 +85,7 @@ def _connected(calls: Sequence[Call], stretch: Sequence[int]) -> Iterator[tuple[
 
 
 def _traffic_ratio(
-    workload: Workload, group: Sequence[int], number: int, needed_by: Mapping[int, set[int]], kept: set[int]
+    workload: Workload, group: Sequence[int], number: int, needed_by: Mapping[int, set[int]], persistent: set[int]
 ) -> float:
     """Return what the group must move over what its calls move alone; 1 where they move nothing that is known."""
     written: set[int] = set()
@@ -96,7 +96,7 @@ def _traffic_ratio(
         call = workload.calls[position]
         alone += sum(use.bytes for use in (*call.reads, *call.writes))
         _count(reads, [use for use in call.reads if use.buffer not in written])
-        needed = [use for use in call.writes if use.buffer in kept or needed_by.get(use.buffer, set()) - {number}]
+        needed = [use for use in call.writes if use.buffer in persistent or needed_by.get(use.buffer, set()) - {number}]
         _count(writes, needed)
         written.update(use.buffer for use in call.writes)
     return min(1.0, (sum(reads.values()) + sum(writes.values())) / alone) if alone else 1.0

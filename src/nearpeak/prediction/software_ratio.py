@@ -76,18 +76,18 @@ def ratio_of_cases(
     alike = [first, *(name for name in others if not (model.is_by_format and is_other_format(first, name)))]
     groups = [name + DECODE * decodes for name in alike]
     for group in groups:
-        found = _ratio(model.name, group, target.architecture, target.name, setting.software)
-        if found is not None:
-            return found
+        ratio = _ratio(model.name, group, target.architecture, target.name, setting.software)
+        if ratio is not None:
+            return ratio
     if setting.software_or_best:
         return None
     known = []
     for group in groups:
         boards = _entries().get(model.name, {}).get(group, {})
-        own = [name for name, its in boards.items() if setting.software in its]
-        names = [setting.software] if own else sorted({name for its in boards.values() for name in its})
+        measured_boards = [name for name, its in boards.items() if setting.software in its]
+        names = [setting.software] if measured_boards else sorted({name for its in boards.values() for name in its})
         known += (
-            [f"{', '.join(names)} for {group.replace(DECODE, ' decode')} on {', '.join(own or boards)}"]
+            [f"{', '.join(names)} for {group.replace(DECODE, ' decode')} on {', '.join(measured_boards or boards)}"]
             if boards
             else []
         )

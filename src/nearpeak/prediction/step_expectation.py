@@ -70,7 +70,7 @@ def _with_modes(
     answer = dataclasses.replace(answer, executions=executions_of(workload, calls, answer, target))
     if not answer.executions:
         return answer
-    execution = next(one for one in answer.executions if one.mode == mode)
+    execution = next(candidate for candidate in answer.executions if candidate.mode == mode)
     graph = _GRAPHS.get(target.vendor, "graph")
     step = steps.Step(workload=workload, analysis=analysis, answer=answer, execution=execution, graph=graph)
     return dataclasses.replace(answer, opportunities=_opportunities(step, target, setting))
@@ -79,6 +79,6 @@ def _with_modes(
 def _opportunities(step: steps.Step, target: Target, setting: Setting) -> tuple[Opportunity, ...]:
     on_step = (steps.submission, steps.batching, steps.constants, steps.layout)
     on_formats = (formats.kv_cache, formats.weights, formats.precision, formats.products)
-    candidates = [one for rule in on_step for one in rule(step)]
-    candidates += [one for rule in on_formats for one in rule(step, target, setting)]
+    candidates = [opportunity for rule in on_step for opportunity in rule(step)]
+    candidates += [opportunity for rule in on_formats for opportunity in rule(step, target, setting)]
     return steps.ordered(candidates)

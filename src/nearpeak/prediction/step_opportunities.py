@@ -97,7 +97,7 @@ def ordered(candidates: Sequence[Opportunity]) -> tuple[Opportunity, ...]:
         for candidate in candidates
         if candidate.before_s and candidate.gain_s >= SMALLEST_GAIN_RATIO * candidate.before_s
     ]
-    return tuple(sorted(worth, key=lambda one: (one.kind == "batch", -one.gain_s, one.title))[:MOST])
+    return tuple(sorted(worth, key=lambda change: (change.kind == "batch", -change.gain_s, change.title))[:MOST])
 
 
 def submission(step: Step) -> list[Opportunity]:

@@ -98,7 +98,7 @@ def _predicted_rows(
             predictions[case] = str(error)
     if setting.is_sustained:
         predictions |= _sustained(rows, predictions, target)
-    energies = {case: None if isinstance(found, str) else found.energy for case, found in predictions.items()}
+    energies = {case: None if isinstance(outcome, str) else outcome.energy for case, outcome in predictions.items()}
     calls: dict[tuple[Case, float], CallPrediction] = {}  # modules share cases, and mostly their bounds
     times, missing = list[CaseTime](), list[tuple[CaseRow, float, str]]()
     for row, time in zip(rows, bounds, strict=True):
@@ -128,14 +128,14 @@ def _sustained(
     counts: dict[Case, int] = {}
     for row in rows:
         counts[row.case] = counts.get(row.case, 0) + row.call_count
-    calls = [(case, found, counts[case]) for case, found in predictions.items() if not isinstance(found, str)]
-    found = sustained_predictions(target, calls)
-    return {case: one for (case, _, _), one in zip(calls, found, strict=True)}
+    calls = [(case, burst, counts[case]) for case, burst in predictions.items() if not isinstance(burst, str)]
+    sustained = sustained_predictions(target, calls)
+    return {case: prediction for (case, _, _), prediction in zip(calls, sustained, strict=True)}
 
 
 def _holds_for(predictions: Mapping[Case, Prediction | str]) -> str:
     """Return the duration and duty of predictions: of the sustained ones, where some of their boards have no limit."""
-    stated = [found.holds_for for found in predictions.values() if not isinstance(found, str)]
+    stated = [prediction.holds_for for prediction in predictions.values() if not isinstance(prediction, str)]
     return next((text for text in stated if text != BURST), BURST)
 
 

@@ -28,7 +28,7 @@ def answer_blocks(analysis: Analysis) -> Iterator[Block]:
     if warning := _missing(analysis, first):
         yield Text(warning, "strong bad")
     room = max(1, (_LINES - min(len(analysis.targets), SHOWN_TARGETS)) // 2)
-    if any(opportunity.before_s for opportunity in first.opportunities):
+    if any(change.before_s for change in first.opportunities):
         yield _opportunities(first.opportunities, items, min(room, SHOWN_OPPORTUNITIES))
 
 
@@ -110,9 +110,9 @@ def _opportunities(opportunities: Sequence[Opportunity], items: StepItems, most:
         return text.brief(items.item_s(time_s or 0.0), "s")
 
     rows = [
-        (f"{each(one.before_s)} → {each(one.after_s)}", text.whole_percent(-one.gain_s / one.before_s), one.title,
-         one.action)
-        for one in opportunities if one.before_s
+        (f"{each(change.before_s)} → {each(change.after_s)}", text.whole_percent(-change.gain_s / change.before_s),
+         change.title, change.action)
+        for change in opportunities if change.before_s
     ]  # fmt: skip
     rest = f"… and {len(opportunities) - most} more with --why"
     heads = (f"expected {text.with_article(items.noun)}", "#change", "~what to try (gains overlap)", ">action")

@@ -54,7 +54,7 @@ def verdict_lines(analysis: Analysis, limit: TimeLimit) -> Iterator[str]:
     verdicts = [(limit_verdict(analysis, target, limit), target.target) for target in analysis.targets]
     if len(verdicts) <= _EACH_VERDICT:
         for (verdict, name), target in zip(verdicts, analysis.targets, strict=True):
-            faster = [one.mode for one in target.executions if one.time_s <= verdict.allowed_s]
+            faster = [execution.mode for execution in target.executions if execution.time_s <= verdict.allowed_s]
             hint = f" Expected to be kept with --execution {faster[0]}." if faster and verdict.answer == NO else ""
             yield verdict_sentence(verdict, words.clean(name)) + hint
         return
@@ -145,9 +145,10 @@ def _first_target(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]
     for kind, parts in (("phase", target.by_phase), ("operator", target.by_operator), ("module", target.by_module)):
         yield _parts(kind, parts)
     yield from (
-        Text((f"{one.kind}: {one.title}: {one.evidence}", *((" ", Span(words.shortened(one.where, 48), "code"))
-              if one.where else ())), "muted")
-        for one in target.opportunities
+        Text((f"{change.kind}: {change.title}: {change.evidence}", *(
+            (" ", Span(words.shortened(change.where, 48), "code")) if change.where else ()
+        )), "muted")
+        for change in target.opportunities
     )  # fmt: skip
 
 

@@ -68,7 +68,10 @@ def strip_of(analysis: Analysis) -> Strip:
     """Return the times of all targets on one axis."""
     times = [(target.bound_s, target.chained_s, target.unfused_s) for target in analysis.targets]
     headline = [headline_time(analysis, target) for target in analysis.targets]
-    expected = [None if found is None else (found.time_s, found.low_s, found.high_s) for found in headline]
+    expected = [
+        None if expectation is None else (expectation.time_s, expectation.low_s, expectation.high_s)
+        for expectation in headline
+    ]
     axis = axis_of([time_s for three in (*times, *filter(None, expected)) for time_s in three], "s")
 
     def places(three: tuple[float, float, float]) -> tuple[str, str, str]:

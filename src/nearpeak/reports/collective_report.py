@@ -43,13 +43,13 @@ class CollectiveRow(NamedTuple):
 
     def to_json(self, cluster: Cluster) -> str:
         """Return the row as one JSON line."""
-        found = self.found
+        result = self.found
         return json.dumps(
             {
                 "target": cluster.target, "fabric": cluster.fabric.name, "dim": self.dim, "kind": self.kind,
                 "ranks": self.rank_count, "elements": self.elements_count, "dtype": self.dtype,
-                "call_count": self.call_count, "tier": found.tier, "limiter": found.limiter,
-                "predicted_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s, "bound_s": found.bound_s,
+                "call_count": self.call_count, "tier": result.tier, "limiter": result.limiter,
+                "predicted_s": result.time_s, "low_s": result.low_s, "high_s": result.high_s, "bound_s": result.bound_s,
             }
         )  # fmt: skip
 
@@ -93,15 +93,15 @@ def rows_document(name: str, cluster: Cluster, rows: Sequence[CollectiveRow]) ->
     )  # fmt: skip
 
 
-def to_json(case: Case, target: str, fabric: Fabric, found: CollectiveTime) -> str:
+def to_json(case: Case, target: str, fabric: Fabric, result: CollectiveTime) -> str:
     """Return the time as one JSON line, with the ground of each part."""
     return json.dumps(
         {
             "case": case.record(), "digest": case.digest, "target": target, "fabric": fabric.name,
-            "predicted_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s, "bound_s": found.bound_s,
-            "tier": found.tier, "limiter": found.limiter, "protocol": found.algorithm,
-            "waterfall_s": {part.name: part.time_s for part in found.parts},
-            "grounds": {part.name: part.ground for part in found.parts},
+            "predicted_s": result.time_s, "low_s": result.low_s, "high_s": result.high_s, "bound_s": result.bound_s,
+            "tier": result.tier, "limiter": result.limiter, "protocol": result.algorithm,
+            "waterfall_s": {part.name: part.time_s for part in result.parts},
+            "grounds": {part.name: part.ground for part in result.parts},
             "tiers": [
                 {"name": tier.name, "device_count": tier.device_count, "source": tier.source} for tier in fabric.tiers
             ],
@@ -109,17 +109,17 @@ def to_json(case: Case, target: str, fabric: Fabric, found: CollectiveTime) -> s
     )  # fmt: skip
 
 
-def document_of(label: str, target: str, fabric: Fabric, found: CollectiveTime) -> Document:
+def document_of(label: str, target: str, fabric: Fabric, result: CollectiveTime) -> Document:
     """Return the time as a document: the answer, its parts, and folded what each rests on."""
-    ends = text.ends(found.low_s, found.high_s, found.time_s, "s")
-    across = f"across {found.tier}" if found.tier else "one rank"
+    ends = text.ends(result.low_s, result.high_s, result.time_s, "s")
+    across = f"across {result.tier}" if result.tier else "one rank"
     lead = (
-        f"{text.brief(found.time_s, 's')} ({ends}), {across}, limited by {found.limiter or 'nothing'}; "
-        f"limit {text.brief(found.bound_s, 's')}, which nothing beats."
+        f"{text.brief(result.time_s, 's')} ({ends}), {across}, limited by {result.limiter or 'nothing'}; "
+        f"limit {text.brief(result.bound_s, 's')}, which nothing beats."
     )
-    rows = [(part.name, part.time_s, words.percent(part.time_s / found.time_s)) for part in found.parts]
-    grounds = [f"{part.name}: {_WORDS[part.name]}; {part.ground}" for part in found.parts]
-    protocol = f"fastest protocol between nodes: {found.algorithm}" if found.algorithm else ""
+    rows = [(part.name, part.time_s, words.percent(part.time_s / result.time_s)) for part in result.parts]
+    grounds = [f"{part.name}: {_WORDS[part.name]}; {part.ground}" for part in result.parts]
+    protocol = f"fastest protocol between nodes: {result.algorithm}" if result.algorithm else ""
     return Document(
         title=label, subject=f"on {target} ({fabric.name}: {fabric.title})", lead=lead, kicker="Prediction",
         blocks=[

@@ -99,7 +99,7 @@ def _headline(time_s: float, bound_s: float | None, times_s: Mapping[str, float]
         sentence += f"; limit {text.brief(items.item_s(bound_s), 's')}, reached to {reached}"
     total_s = sum(times_s.values())
     if len(times_s) > 1 and total_s:
-        name = max(times_s, key=lambda one: times_s[one])
+        name = max(times_s, key=lambda phase: times_s[phase])
         sentence += f". {text.whole_percent(times_s[name] / total_s)} of the kernels' time is {name}"
     return f"{sentence}."
 

@@ -39,11 +39,11 @@ def ceilings(case: Case, target: Target, family: str) -> Mapping[str, float]:
 
     They say what share of a rate kernels reach and what starting costs, never how long a kernel takes.
     """
-    own = _measured(case, target, family)
+    measured = _measured(case, target, family)
     stock = _stock(target)
-    if stock is None or not own.get("clock_ratio"):
-        return own
-    return own | _raised(own, case, target, stock, family)
+    if stock is None or not measured.get("clock_ratio"):
+        return measured
+    return measured | _raised(measured, case, target, stock, family)
 
 
 def wider_counts(target: Target) -> tuple[float, ...]:
@@ -81,15 +81,15 @@ def _measured(case: Case, target: Target, family: str) -> dict[str, float]:
     return {coefficient.name: coefficient.value for coefficient in calibration.coefficients}
 
 
-def _raised(own: Mapping[str, float], case: Case, target: Target, stock: Target, family: str) -> dict[str, float]:
+def _raised(measured: Mapping[str, float], case: Case, target: Target, stock: Target, family: str) -> dict[str, float]:
     """Return the rates of products of an edited device, at least those of ones between it and the device that exists.
 
     Sustained rates follow from the board's power. Existing boards draw more at rest by multiprocessor and more by
     product the higher their top clock is, so that a wider or faster device under the same limit would be slower; but it
     may run at a lower clock, and leave multiprocessors without power.
     """
-    fastest = own["tensor_ratio"]
-    slowed_ratio = (1.0 + own["clock_ratio"]) / own["tensor_ratio"]
+    fastest = measured["tensor_ratio"]
+    slowed_ratio = (1.0 + measured["clock_ratio"]) / measured["tensor_ratio"]
     for sm_count in _steps(stock.sm_count, target.sm_count):
         for clock_hz in _steps(stock.clock_hz, target.clock_hz):
             less = reduced(target, round(sm_count), clock_hz)

@@ -83,11 +83,11 @@ def _column(epochs: Sequence[EpochLog], name: str) -> tuple[int, ...]:
 
 def _energies(epochs: Sequence[EpochLog]) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the metric of each domain that meters every epoch: the one that draws most is `energy`, never a sum."""
-    found: dict[str, list[Energy]] = {}
+    domains: dict[str, list[Energy]] = {}
     for epoch in epochs:
         for energy in epoch.energies:
-            found.setdefault(energy.domain, []).append(energy)
-    whole = {domain: energies for domain, energies in found.items() if len(energies) == len(epochs)}
+            domains.setdefault(energy.domain, []).append(energy)
+    whole = {domain: energies for domain, energies in domains.items() if len(energies) == len(epochs)}
     ordered = sorted(whole, key=lambda domain: -sum(energy.energy_j for energy in whole[domain]))
     for place, domain in enumerate(ordered):
         values_j = tuple(energy.energy_j for energy in whole[domain])

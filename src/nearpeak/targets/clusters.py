@@ -184,9 +184,9 @@ def stated_fabric(name: str) -> FabricFile:
         where = f"fabric file {path}"
         with reading(where, "fabric"):
             return parse_fabric(path.stem, toml_of_file(path, where), where)
-    own = user_folder() / "fabrics" / f"{name}.toml"
-    if own.exists():
-        return stated_fabric(str(own))
+    user_file = user_folder() / "fabrics" / f"{name}.toml"
+    if user_file.exists():
+        return stated_fabric(str(user_file))
     if name not in fabric_names():
         raise unknown_name("fabric", name, fabric_names())
     return shipped_fabric(name)

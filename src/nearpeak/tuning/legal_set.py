@@ -85,16 +85,16 @@ def legal_set(space: TuningSpace, axes: Mapping[str, Any] = MappingProxyType({})
     6
     """
     if space.listed:
-        rows = [[p.settings.index(v) for p, v in zip(space.parameters, one, strict=True)] for one in space.listed]
-        kept = np.array(rows, dtype=np.int16)
+        rows = [[p.settings.index(v) for p, v in zip(space.parameters, listed, strict=True)] for listed in space.listed]
+        legal = np.array(rows, dtype=np.int16)
         tests = [_Test(text, space, axes) for text in space.constraints]
-        kept = kept[[all(test.holds(row) for test in tests) for row in kept]]
-        kept = kept[np.sort(np.unique(kept, axis=0, return_index=True)[1])]
+        legal = legal[[all(test.holds(row) for test in tests) for row in legal]]
+        legal = legal[np.sort(np.unique(legal, axis=0, return_index=True)[1])]
     else:
-        kept = _enumerated(space, axes)
-    if not len(kept):
+        legal = _enumerated(space, axes)
+    if not len(legal):
         raise SpecError(f"{space.name}: no configuration is legal; {_culprit(space, axes)}")
-    return LegalSet(space, kept)
+    return LegalSet(space, legal)
 
 
 class _Test:

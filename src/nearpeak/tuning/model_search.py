@@ -73,15 +73,15 @@ class ModelSearch:
     def _fitted(self) -> "_Process":
         """Return the process with weights fitted to the trials until now."""
         scores = np.array(self._scores)
-        kept = np.arange(len(scores))
-        if len(kept) > MOST_OBSERVED:
+        observed = np.arange(len(scores))
+        if len(observed) > MOST_OBSERVED:
             best = np.argsort(scores, kind="stable")[: MOST_OBSERVED // 2]
-            kept = np.unique(np.concatenate([best, kept[-MOST_OBSERVED // 2 :]]))
-        points, levels = self._legal.unit[np.array(self._indices)[kept]], _levels(self._scores, kept.tolist())
+            observed = np.unique(np.concatenate([best, observed[-MOST_OBSERVED // 2 :]]))
+        points, levels = self._legal.unit[np.array(self._indices)[observed]], _levels(self._scores, observed.tolist())
         self._weights = _fitted_weights(self._weights, lambda weights: _likelihood(points, levels, weights))
         self._fitted_count = len(self._indices)
         pool = self._pool(scores)
-        return _Process(self._weights, (points, kept.tolist()), self._legal.unit[pool], pool)
+        return _Process(self._weights, (points, observed.tolist()), self._legal.unit[pool], pool)
 
     def _pool(self, scores: Matrix) -> NDArray[np.int64]:
         """Return the candidates: all, or of a large set a random part and the neighbours of the best."""
@@ -89,7 +89,7 @@ class ModelSearch:
         if count <= POOL_COUNT:
             return np.arange(count)
         best = [self._indices[place] for place in np.argsort(scores, kind="stable")[:5]]
-        near = [np.flatnonzero((self._legal.places != self._legal.places[one]).sum(axis=1) <= 1) for one in best]
+        near = [np.flatnonzero((self._legal.places != self._legal.places[index]).sum(axis=1) <= 1) for index in best]
         return np.unique(np.concatenate([self._random.permutation(count)[:POOL_COUNT], *near]))
 
 
@@ -131,12 +131,12 @@ class _Process:
         return gain
 
 
-def _levels(scores: list[float], kept: list[int]) -> Matrix:
+def _levels(scores: list[float], observed: list[int]) -> Matrix:
     """Return logarithms of times; slow and failed ones are cut at as far above the median as the best lies below it.
 
     What is slow needs no accurate model, and its spread would hide differences between fast configurations.
     """
-    times = np.array(scores)[kept]
+    times = np.array(scores)[observed]
     finite = np.isfinite(times)
     if not finite.any():
         return np.zeros(len(times))

@@ -96,7 +96,7 @@ def _t4_rows(data: Mapping[str, Any], path: Path) -> list[_Row]:
             if row.get("invalidity", "correct") != "correct" or not row.get("correctness", 1):
                 recorded = RecordedTimes(time_s=inf, samples_s=(), note=str(row.get("invalidity", "")))
             else:
-                stated = [one["value"] for one in row["measurements"] if one["name"] == _OBJECTIVE]
+                stated = [metric["value"] for metric in row["measurements"] if metric["name"] == _OBJECTIVE]
                 if not stated:
                     raise SpecError(f"{where}: measures no {_OBJECTIVE}")
                 recorded = _recorded(stated[0], row["times"].get("runtimes") or stated, _UNITS_S[unit])
@@ -122,7 +122,7 @@ def _recorded(time: Any, samples: Iterable[Any], unit_s: float) -> RecordedTimes
     if not isinstance(time, int | float):
         return RecordedTimes(time_s=inf, samples_s=(), note=str(time))
     samples_s = tuple(float(sample) * unit_s for sample in samples)
-    if not 0 < time < inf or not all(0 < one < inf for one in samples_s):
+    if not 0 < time < inf or not all(0 < sample_s < inf for sample_s in samples_s):
         return RecordedTimes(time_s=inf, samples_s=(), note=f"its time {shown(time)} is no time")
     return RecordedTimes(time_s=time * unit_s, samples_s=samples_s)
 

@@ -88,10 +88,10 @@ class _StoreMetrics:
 
     def _series(self) -> Iterator[GaugeMetricFamily]:
         """Yield the newest time of each series, and which part of its device's peak it reaches."""
-        found = self._site.store.browsing.series("", {"metric": "time"}, limit=MOST_SERIES, offset=0)
+        page = self._site.store.browsing.series("", {"metric": "time"}, limit=MOST_SERIES, offset=0)
         times = GaugeMetricFamily("nearpeak_time_seconds", "Newest time of a series", labels=_LABELS)
         reached = GaugeMetricFamily("nearpeak_attained_ratio", "Least possible time over newest time", labels=_LABELS)
-        for state in standings(self._site.store, found.rows, predicted=False):
+        for state in standings(self._site.store, page.rows, predicted=False):
             series = state.series
             labels = (series.label, series.device, series.testbed.name, series.branch, str(series.id))
             for family, value in ((times, state.value), (reached, state.attained_ratio)):
@@ -99,7 +99,7 @@ class _StoreMetrics:
                     family.add_metric(labels, value)
         yield times
         yield reached
-        left_out = {"": found.total_count - len(found.rows)}
+        left_out = {"": page.total_count - len(page.rows)}
         yield _gauge("nearpeak_series_left_out", "Series of times beyond those shown", "", left_out)
 
 

@@ -92,8 +92,8 @@ async def visitor_of(site: Site, request: Request) -> Visitor:
     if header is not None:
         text = header[7:].strip() if header[:7].lower() == "bearer " else ""
     visitor = await run_in_threadpool(visitor_with, site, text) if text else NOBODY
-    own, peer = site.setting.own_uid, request.scope.get("state", {}).get(PEER)
-    return replace(visitor, is_own=own is not None and peer == own)
+    owner_uid, peer = site.setting.own_uid, request.scope.get("state", {}).get(PEER)
+    return replace(visitor, is_own=owner_uid is not None and peer == owner_uid)
 
 
 async def reader_of(site: Site, request: Request) -> Visitor:

@@ -81,8 +81,8 @@ def plan_edge(
     powers = _transfer(modes, rates, prior.powers_w, prior.power_ratio, samples, lambda sample: _power(sample, scope))
     if times is None:
         raise NotModelledError(f"{workload.name}: no prediction on {board}; {prior.cause}; measure modes (--profile)")
-    own = {sample.mode for sample in samples if not sample.model}
-    rows = _rows(modes, times, powers, prior.bounds_s, own, job)
+    measured_modes = {sample.mode for sample in samples if not sample.model}
+    rows = _rows(modes, times, powers, prior.bounds_s, measured_modes, job)
     return _chosen(workload, board, scope, job, rows, rates, (*prior.notes, *_sample_notes(samples, scope)))
 
 
@@ -104,10 +104,12 @@ def with_accelerators(planned: PlannedEdge, step: Workload) -> PlannedEdge:
     for row in planned.rows:
         if row.mode.name.partition(OTHER_JETPACK)[0] in known:
             try:
-                found = dla_time(step, target_of(row.mode.target))
+                accelerated = dla_time(step, target_of(row.mode.target))
             except NotModelledError as error:
                 return replace(planned, dla_refusal=str(error))
-            rows.append(replace(row, dla_s=Estimate(value=found.time_s, low=found.low_s, high=found.high_s)))
+            rows.append(
+                replace(row, dla_s=Estimate(value=accelerated.time_s, low=accelerated.low_s, high=accelerated.high_s))
+            )
         else:
             rows.append(row)
     unit = dla_unit(f"{planned.board}:{known[0]}")
@@ -236,9 +238,9 @@ def _transfer(
         model: {place: exp(sum(map(log, values)) / len(values)) for place, values in by_place.items()}
         for model, by_place in grouped.items()
     }
-    own: Mapping[int, float] = middles.pop("", {})
-    if len(own) > MOST_OWN:
-        raise SpecError(f"--profile: {len(own)} measured modes of the model; at most {MOST_OWN}")
+    own_middles: Mapping[int, float] = middles.pop("", {})
+    if len(own_middles) > MOST_OWN:
+        raise SpecError(f"--profile: {len(own_middles)} measured modes of the model; at most {MOST_OWN}")
     if middles:
         shape = reference_prior(list(middles.values()), len(modes))
         base = np.ones(len(modes)) if prior is None else np.asarray(prior)
@@ -246,10 +248,10 @@ def _transfer(
         scale = np.exp(np.mean(np.log(base[known] / shape[known])))
         prior, ratio = np.where(np.isnan(shape), base, shape * scale), max(REFERENCE_RATIO, 1 / len(known) + 1)
     if prior is None:
-        if not own:
+        if not own_middles:
             return None
         prior, ratio = np.exp(np.log(rates[:, :2]).mean(1)), STEP_RATIO
-    return transferred(prior, rates, own, ratio)
+    return transferred(prior, rates, own_middles, ratio)
 
 
 def _rows(
@@ -339,10 +341,10 @@ def _limits(job: EdgeJob) -> list[str]:
 
 
 def _sample_notes(samples: Sequence[ModeSample], scope: PowerScope) -> tuple[str, ...]:
-    own = {sample.mode for sample in samples if not sample.model}
+    measured_modes = {sample.mode for sample in samples if not sample.model}
     others = {sample.model for sample in samples if sample.model}
     if not samples:
         return ("No measurement of this board: times and powers are priors (--profile adds yours).",)
     powered = sum(sample.power is not None for sample in samples)
-    words = f"{len(own)} measured modes of this model, {len(others)} reference models, {powered} powers ({scope.value})"
-    return (f"Rests on {words}; intervals are the jackknife over measured modes.",)
+    modes = f"{len(measured_modes)} measured modes of this model, {len(others)} reference models"
+    return (f"Rests on {modes}, {powered} powers ({scope.value}); intervals are the jackknife over measured modes.",)

@@ -58,8 +58,8 @@ def plan_federation(
     size = model_bytes or sum(weights)
     if not size:
         raise SpecError("plan federated: the bytes of the model are unknown; give --model, or --model-bytes '46.8 MB'")
-    asked = min(asked_count or USUAL_CLIENTS, fleet.client_count)
-    federation = Federation(fleet, client_costs(fleet, workload), size, round_count, asked)
+    clients_per_round = min(asked_count or USUAL_CLIENTS, fleet.client_count)
+    federation = Federation(fleet, client_costs(fleet, workload), size, round_count, clients_per_round)
     outcomes: list[PolicyOutcome] = []
     first: list[RoundLog] = []
     for rule in (policy, *against):
@@ -72,7 +72,8 @@ def plan_federation(
     )  # fmt: skip
     return PlannedFederation(
         fleet=fleet.name, model=getattr(workload, "name", "stated times"), model_bytes=size,
-        client_count=fleet.client_count, asked_count=asked, round_count=round_count, epoch_count=fleet.epoch_count,
+        client_count=fleet.client_count, asked_count=clients_per_round, round_count=round_count,
+        epoch_count=fleet.epoch_count,
         outcomes=tuple(outcomes), changes=changes, cheapest=cheapest_change(changes, outcomes[0].round_mean_s),
         seeds=seeds, notes=tuple(_notes(fleet, is_trained=goal_ratio is not None)),
     )  # fmt: skip
@@ -124,12 +125,12 @@ def _predicted_step(target: str, workload: "Same[Workload]") -> ClientCost:
     answer = analysis.targets[0]
     time = next((mode for mode in answer.executions if mode.mode == analysis.execution), None)
     step = predict(workload.held, device)
-    found = time or step
+    estimate = time or step
     drawn_j = None if step.energy is None else step.energy.energy_j
     energy_j = drawn_j if time is None else time.energy_j
     return ClientCost(
-        sample_s=found.time_s, low_s=found.low_s, high_s=found.high_s,
-        busy_w=None if energy_j is None else energy_j / found.time_s,
+        sample_s=estimate.time_s, low_s=estimate.low_s, high_s=estimate.high_s,
+        busy_w=None if energy_j is None else energy_j / estimate.time_s,
         idle_w=None if step.energy is None else step.energy.parts_j.get("idle", 0.0) / step.time_s,
         source=f"predicted training step of {workload.held.name} on {target}, {analysis.execution or 'in order'}",
     )  # fmt: skip

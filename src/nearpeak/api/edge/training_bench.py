@@ -24,7 +24,8 @@ _SHOWN_RUNS = 200
 def run_bench(
     plan: TrainingMatrix, folder: Path, data: Path, *, store: str | None = None, campaign: str = "",
     revision: Revision | None = None, branch: str = "main", budget_s: float = float("inf"),
-    changes_modes: bool = False, execute: Execute | None = None, told: Callable[[TrainingCell], None] | None = None,
+    changes_modes: bool = False, execute: Execute | None = None,
+    report_cell: Callable[[TrainingCell], None] | None = None,
 ) -> BenchAnswer:  # fmt: skip
     """Run what a plan has left to run, put each result into the store once, and return all of it.
 
@@ -55,7 +56,7 @@ def run_bench(
         data.mkdir(parents=True, exist_ok=True)
         steps = run_matrix(
             plan.cells(), journal, execute or executed_apart(data), version=version, until_s=until_s,
-            changes_modes=changes_modes, told=told,
+            changes_modes=changes_modes, report_cell=report_cell,
         )  # fmt: skip
         for cell, state, reason, log in steps:
             if log is not None:
@@ -109,9 +110,9 @@ def bench_of_store(
             f"{store.name}: holds no training runs; 'nearpeak train-bench run PLAN --store' puts them there"
         )
     for item in series[-cell_count:]:
-        found = _stored_logs(store, item, run_count)
-        logs += found
-        if not found:
+        stored = _stored_logs(store, item, run_count)
+        logs += stored
+        if not stored:
             failures.append(BenchRow(label=item.label, mode="", logs=(), failure="every run has failed"))
     rows = (*bench_rows(logs), *failures)
     if target:

@@ -94,12 +94,12 @@ def _time(value: Any, name: str, where: str) -> float:
 
 def _run_point(run: RunRecord, file: str, inputs: int, outputs: int) -> ServedPoint:
     """Return a run of a benchmark; means are taken where there are some, else the centre of what there is."""
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     settings: dict[str, Any] = {}
     for samples in run.samples:
         settings |= samples.parameters
         if len(samples.values):
-            found[samples.metric.name] = sum(samples.values) / len(samples.values)
+            means[samples.metric.name] = sum(samples.values) / len(samples.values)
     line = _LINE.search(run.source.selector)
     where = f"{file}, line {int(line[1]) + 1}" if line else file
     concurrency = settings.get("max_concurrency") or settings.get("concurrency")
@@ -110,7 +110,7 @@ def _run_point(run: RunRecord, file: str, inputs: int, outputs: int) -> ServedPo
     stated = (settings.get("random_input_len") or inputs, settings.get("random_output_len") or outputs)
     if not all(stated):
         raise SpecError(f"{where}: states no tokens of prompts or outputs; give --input and --output")
-    ttft, tpot = (found.get(f"{name}_mean", found.get(name)) for name in ("ttft", "tpot"))
+    ttft, tpot = (means.get(f"{name}_mean", means.get(name)) for name in ("ttft", "tpot"))
     if ttft is None and tpot is None:
         raise SpecError(f"{where}: holds no time to first token and none per output token")
     counts = [_count(value, name, where) for name, value in
@@ -135,7 +135,7 @@ def calibrate_engine(
                 for name, value in (("ttft", point.ttft_s), ("tpot", point.tpot_s)) if value is not None]  # fmt: skip
 
     def latencies(costs: EngineCosts) -> list[float]:
-        found = []
+        seconds = []
         for point in points:
             answer = serving_time(
                 model, target, engine=costs, layout=layout, input_tokens=point.input_tokens,
@@ -143,10 +143,10 @@ def calibrate_engine(
                 requests_per_client=_REQUESTS, has_trust=False,
             )  # fmt: skip
             if point.ttft_s is not None and answer.ttft_s is not None:
-                found.append(answer.ttft_s.value)
+                seconds.append(answer.ttft_s.value)
             if point.tpot_s is not None:
-                found.append(answer.tpot_s.value)
-        return found
+                seconds.append(answer.tpot_s.value)
+        return seconds
 
     scalars = _scalars(points, start, len(measured))
     fitted = fitted_costs(start, latencies, [value for _, value in measured], scalars)

@@ -98,12 +98,12 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
     if question.rate_per_s and question.limit_s is not None and not first.steps:
         chosen, tail, looked = _cheapest(question, chain[0])
     highest = None if question.limit_s is None else _highest(run, capacity, question)
-    asked = _point(run, question.rate_per_s, question) if question.rate_per_s else None
+    at_rate = _point(run, question.rate_per_s, question) if question.rate_per_s else None
     steps: tuple[StreamOutcome, ...] = ()
     if first.steps and question.rate_per_s:
         steps = tuple(
-            _outcome(config.name, question.rate_per_s, one.latency_s[round(RAMP * REQUESTS) :], None)
-            for config, one in zip(chain, run(_arrivals(question.rate_per_s, question.seed)), strict=True)
+            _outcome(config.name, question.rate_per_s, served.latency_s[round(RAMP * REQUESTS) :], None)
+            for config, served in zip(chain, run(_arrivals(question.rate_per_s, question.seed)), strict=True)
         )
     final = chain[0] if chosen is None else with_batching(
         chain[0], instances=chosen.instance_count, most_batch=chosen.most_batch_count,
@@ -114,7 +114,7 @@ def plan_server(question: ServerQuestion) -> PlannedServer:
         how=question.how, sharing_ratio=question.sharing_ratio,
         is_sharing_assumed=question.is_sharing_assumed, capacity_per_s=capacity,
         loads=tuple(_point(run, share * capacity, question) for share in SHARES),
-        asked=asked, streams=(), steps=steps,
+        asked=at_rate, streams=(), steps=steps,
         limit_s=question.limit_s, highest_per_s=highest, cheapest=chosen, cheapest_p99_s=tail, looked_count=looked,
         config=model_config_text(first if first.steps else final),
     )  # fmt: skip
@@ -151,8 +151,8 @@ def _shared_times(question: ServerQuestion, name: str) -> BatchTimes:
 
 
 def _arrivals(rate_per_s: float, seed: int) -> Floats:
-    found: Floats = np.cumsum(np.random.default_rng(seed).exponential(1 / rate_per_s, REQUESTS))
-    return found
+    arrivals: Floats = np.cumsum(np.random.default_rng(seed).exponential(1 / rate_per_s, REQUESTS))
+    return arrivals
 
 
 Run = Callable[[Floats], tuple[ServedBatches, ...]]
@@ -188,7 +188,7 @@ def _capacity(question: ServerQuestion, chain: Sequence[ModelConfig]) -> float:
 
     Those are what batches grow to while requests wait, also where a smaller one would serve more of them.
     """
-    own: dict[object, tuple[int, float]] = {}
+    device_work: dict[object, tuple[int, float]] = {}
     rates = []
     for config in chain:
         most = max(config.most_batch_count, 1) if config.has_dynamic_batching else question.item_count
@@ -199,9 +199,9 @@ def _capacity(question: ServerQuestion, chain: Sequence[ModelConfig]) -> float:
             continue
         rates.append(devices * _together(count, question) / request_s)
         for device in config.device_numbers or range(devices):
-            instances, work_s = own.get(device, (0, 0.0))
-            own[device] = instances + count, work_s + request_s / devices
-    return min([*rates, *(_together(count, question) / work_s for count, work_s in own.values())])
+            instances, work_s = device_work.get(device, (0, 0.0))
+            device_work[device] = instances + count, work_s + request_s / devices
+    return min([*rates, *(_together(count, question) / work_s for count, work_s in device_work.values())])
 
 
 def _together(count: int, question: ServerQuestion) -> float:
@@ -211,22 +211,24 @@ def _together(count: int, question: ServerQuestion) -> float:
 
 def _latency(served: Sequence[ServedBatches]) -> Floats:
     """Return the time from the arrival of a request to its last result, those that come first left out."""
-    latency: Floats = np.max([one.end_s for one in served], 0) - np.min([one.arrival_s for one in served], 0)
+    latency: Floats = np.max([batches.end_s for batches in served], 0) - np.min(
+        [batches.arrival_s for batches in served], 0
+    )
     return latency[round(RAMP * REQUESTS) :]
 
 
 def _point(run: Run, rate_per_s: float, question: ServerQuestion) -> LoadPoint:
     served = run(_arrivals(rate_per_s, question.seed))
-    kept, latency, busy = slice(round(RAMP * REQUESTS), None), _latency(served), []
-    for config, one in zip(_chain(question), served, strict=True):
-        spans = np.unique(np.stack([one.start_s, one.end_s], 1)[kept], axis=0)
+    steady, latency, busy = slice(round(RAMP * REQUESTS), None), _latency(served), []
+    for config, batches in zip(_chain(question), served, strict=True):
+        spans = np.unique(np.stack([batches.start_s, batches.end_s], 1)[steady], axis=0)
         length_s = float(spans[:, 1].max() - spans[:, 0].min())
         is_host = config.instance_kind == "KIND_CPU"
         devices = 1 if is_host else len(config.device_numbers) or question.device_count
         busy.append(float((spans[:, 1] - spans[:, 0]).sum()) / (length_s * config.instance_count * devices))
     return LoadPoint(
         rate_per_s=rate_per_s, p50_s=float(np.quantile(latency, 0.5)), p99_s=float(np.quantile(latency, 0.99)),
-        mean_batch=float(served[-1].batch_count[kept].mean()), busy_ratio=min(max(busy), 1.0),
+        mean_batch=float(served[-1].batch_count[steady].mean()), busy_ratio=min(max(busy), 1.0),
     )  # fmt: skip
 
 
@@ -261,11 +263,15 @@ def _cheapest(question: ServerQuestion, config: ModelConfig) -> tuple[ServerSett
             with_batching(config, instances=count, most_batch=size, queue_delay_s=delay_s, device_count=devices)
             for count, size, delay_s in product(INSTANCES, sizes, DELAYS_S) if size > 1 or not delay_s
         ]  # fmt: skip
-        able = [one for one in grid if _capacity(replace(question, device_count=devices), [one]) > question.rate_per_s]
+        able = [
+            setting
+            for setting in grid
+            if _capacity(replace(question, device_count=devices), [setting]) > question.rate_per_s
+        ]
         looked += len(able)
 
-        def run(one: ModelConfig, devices: int = devices) -> ServedBatches:
-            return _runner(question, one, devices)(arrivals)[0]
+        def run(setting: ModelConfig, devices: int = devices) -> ServedBatches:
+            return _runner(question, setting, devices)(arrivals)[0]
 
         try:
             best, tail = cheapest(able or grid[:1], run, limit_s=question.limit_s, ramp_ratio=RAMP)
@@ -296,28 +302,31 @@ def _shared(question: ServerQuestion) -> PlannedServer:
     )
     if not all(stream.rate_per_s for stream in streams):
         raise SpecError("inference-server: several models need loads; give --stream NAME@MODEL=RATE/s[:DEADLINE]")
-    asked: dict[str, list[Stream]] = {name: [] for name in names}
+    streams_of: dict[str, list[Stream]] = {name: [] for name in names}
     for stream in streams:
-        if (stream.model or names[0]) not in asked:
+        if (stream.model or names[0]) not in streams_of:
             raise SpecError(f"--stream {stream.name}: asks the model {stream.model!r}; there are {', '.join(names)}")
-        asked[stream.model or names[0]].append(stream)
+        streams_of[stream.model or names[0]].append(stream)
     tenants, owners = [], []
     length_s = REQUESTS / sum(stream.rate_per_s for stream in streams)
     for place, config in enumerate(question.configs):
-        if not asked[config.name]:
+        if not streams_of[config.name]:
             continue
-        moments, rows = _merged(asked[config.name], length_s, bool(question.streams), question.seed + place)
+        moments, rows = _merged(streams_of[config.name], length_s, bool(question.streams), question.seed + place)
         tenants.append(Tenant(config=config, times=question.times[config.name], arrival_s=moments,
                               item_count=question.item_count))  # fmt: skip
         owners.append(rows)
-    found = []
+    outcomes = []
     for tenant, rows, served in zip(tenants, owners, serve_tenants(tenants, question.sharing_ratio), strict=True):
-        for place, stream in enumerate(asked[tenant.config.name]):
-            found.append(_outcome(stream.name, stream.rate_per_s, served.latency_s[rows == place], stream.deadline_s))
+        for place, stream in enumerate(streams_of[tenant.config.name]):
+            outcomes.append(
+                _outcome(stream.name, stream.rate_per_s, served.latency_s[rows == place], stream.deadline_s)
+            )
     return PlannedServer(
         models=tuple(names), setting=_setting(question.configs[0], question.device_count), how=question.how,
         sharing_ratio=question.sharing_ratio, is_sharing_assumed=question.is_sharing_assumed,
-        capacity_per_s=_capacity(question, question.configs[:1]), loads=(), asked=None, streams=tuple(found), steps=(),
+        capacity_per_s=_capacity(question, question.configs[:1]), loads=(), asked=None, streams=tuple(outcomes),
+        steps=(),
         limit_s=question.limit_s, highest_per_s=None, cheapest=None, cheapest_p99_s=None, looked_count=0,
         config=model_config_text(question.configs[0]),
     )  # fmt: skip

@@ -123,8 +123,8 @@ def _rank_times(ranker: Ranker, target: Target) -> "BatchTimes":
     items = [float(count) for count in ranker.item_count]
     times_s = [predict(step, target).time_s for step in ranker.steps]
     sizes = [size for size in (1, 2, 4, 8, 16, 32, 64) if size <= MOST_BATCH]
-    asked = np.array(sizes, np.float64) * ranker.candidate_count
-    seconds = np.interp(asked, items, times_s) * np.maximum(asked / items[-1], 1.0)
+    item_counts = np.array(sizes, np.float64) * ranker.candidate_count
+    seconds = np.interp(item_counts, items, times_s) * np.maximum(item_counts / items[-1], 1.0)
     return BatchTimes(batch_count=tuple(sizes), seconds_s=tuple(seconds.tolist()))
 
 

@@ -58,11 +58,11 @@ def batch_times_of(
     Raises:
         SpecError: a word is none of these, or a model has no times.
     """
-    found: dict[str, dict[int, float]] = {}
+    tables: dict[str, dict[int, float]] = {}
     for text in words:
         name, _, rest = text.rpartition(":") if text.endswith((".csv", ".parquet")) else ("", "", text)
         if rest.endswith((".csv", ".parquet")):
-            found.setdefault(name or names[0], {}).update(_table(Path(rest)))
+            tables.setdefault(name or names[0], {}).update(_table(Path(rest)))
             continue
         model = names[0]
         for word in text.split(","):
@@ -73,13 +73,13 @@ def batch_times_of(
                     f"{MOST_BATCH:,}, or a .csv"
                 )
             model = match[1] or model
-            found.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)
-    unknown = [name for name in found if name not in names]
+            tables.setdefault(model, {})[int(match[2])] = _seconds(match[3], word, predicted_s)
+    unknown = [name for name in tables if name not in names]
     if unknown:
         raise SpecError(f"--times: names the model {shown(unknown[0])}; the configurations are of {', '.join(names)}")
     return {
         name: BatchTimes(batch_count=tuple(sorted(times)), seconds_s=tuple(times[size] for size in sorted(times)))
-        for name, times in found.items()
+        for name, times in tables.items()
     }
 
 

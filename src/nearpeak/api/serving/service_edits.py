@@ -30,26 +30,26 @@ def service_edits(
     served_s = best.latencies_s["latency"]["mean"] - best.latencies_s["queue"]["mean"]
     sequences = max(best.rate_per_s * served_s, 1.0)
     inputs, outputs = question.mean_lengths()
-    found = []
+    edits = []
     for words, changed, count in _changes(layout, replicas, target, is_pooled=best.decode_layout is not None):
-        own = max(round(sequences / count), 1)
-        batch = StepBatch.of_decode(own, kv_count=round(own * (inputs + outputs / 2)))
+        replica_sequences = max(round(sequences / count), 1)
+        batch = StepBatch.of_decode(replica_sequences, kv_count=round(replica_sequences * (inputs + outputs / 2)))
         try:
             table = step_table(shape, target, question.costs, changed)
             budget = question.settings.step_token_count or table.rank.costs.token_budget
             seconds, cache = table.seconds(batch), count * kv_token_count(table.rank, target, token_budget=budget)
         except (SpecError, NotModelledError) as error:
-            found.append(ServiceEdit(words=words, reason=str(error)))
+            edits.append(ServiceEdit(words=words, reason=str(error)))
             continue
-        if found and cache < count * batch.decode_kv:
+        if edits and cache < count * batch.decode_kv:
             needed = count * batch.decode_kv
-            found.append(
+            edits.append(
                 ServiceEdit(words=words, reason=f"its caches hold {cache:,} tokens, the load needs {needed:,}")
             )
             continue
-        found.append(ServiceEdit(words=words, step_s=seconds.time_s, low_s=seconds.low_s, high_s=seconds.high_s,
+        edits.append(ServiceEdit(words=words, step_s=seconds.time_s, low_s=seconds.low_s, high_s=seconds.high_s,
                                  kv_token_count=cache))  # fmt: skip
-    now, others = found[0], found[1:]
+    now, others = edits[0], edits[1:]
     if now.step_s is None:
         return ()
     return tuple(

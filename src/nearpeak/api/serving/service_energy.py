@@ -43,7 +43,7 @@ def run_power_w(service: Service, outcome: Outcome) -> float | None:
     return run_energy_j(outcome, busy_w, idle_w=idle_w) / float(outcome.rented_s.sum())
 
 
-def pooled_power_w(service: PooledService, found: DisaggregatedOutcome) -> float | None:
+def pooled_power_w(service: PooledService, pools_outcome: DisaggregatedOutcome) -> float | None:
     """Return the mean power of one device of both pools over a run; none where it cannot be predicted.
 
     Each pool draws by its own steps; one that has ended, or gets nothing, idles until the other has.
@@ -53,9 +53,9 @@ def pooled_power_w(service: PooledService, found: DisaggregatedOutcome) -> float
 
     if not has_power(service.prompts.target):
         return None
-    length_s = max(outcome.end_s for outcome in (found.prompts, found.decodes) if outcome is not None)
+    length_s = max(outcome.end_s for outcome in (pools_outcome.prompts, pools_outcome.decodes) if outcome is not None)
     energy_j = 0.0
-    for pool, outcome in ((service.prompts, found.prompts), (service.decodes, found.decodes)):
+    for pool, outcome in ((service.prompts, pools_outcome.prompts), (service.decodes, pools_outcome.decodes)):
         busy_s = 0.0 if outcome is None else float(outcome.rented_s.sum())
         idle_s = max(pool.replica_count * length_s - busy_s, 0.0)
         busy_w = 0.0 if outcome is None else run_power_w(pool, outcome) or 0.0
@@ -81,8 +81,8 @@ def _powers(source: StepTable, target: "Same[Target]", context: int) -> tuple[li
         busy_s = energy_j = 0.0
         for call in calls:
             if call.case not in known:
-                found = predict_case(call.case, board)
-                known[call.case] = found.time_s, found.energy_j
+                prediction = predict_case(call.case, board)
+                known[call.case] = prediction.time_s, prediction.energy_j
             time_s, joules = known[call.case]
             if joules is not None:
                 busy_s += call.times * time_s

@@ -61,14 +61,14 @@ class Asked(NamedTuple):
     clients: float
 
 
-def nearest_point(asked: Asked) -> MeasuredNeighbour | None:
+def nearest_point(setting: Asked) -> MeasuredNeighbour | None:
     """Return the nearest measurement, what differs, and what is predicted for it; none that can be predicted."""
-    point = min(measured_points(), key=lambda each: sum(step for step, _ in _differences(asked, each)))
+    point = min(measured_points(), key=lambda each: sum(step for step, _ in _differences(setting, each)))
     predicted_s = _predicted_s(point)
     if predicted_s is None:
         return None
-    words = [text for step, text in _differences(asked, point) if step]
-    total = sum(step for step, _ in _differences(asked, point))
+    words = [text for step, text in _differences(setting, point) if step]
+    total = sum(step for step, _ in _differences(setting, point))
     return MeasuredNeighbour(
         name=f"{point.tp} × {point.target}, {point.engine}, {point.model}, {point.weights}, "
         f"{point.input_tokens:,} tokens in, {point.output_tokens:,} out, "
@@ -96,25 +96,25 @@ def _predicted_s(point: Point) -> float | None:
         return None
 
 
-def _differences(asked: Asked, point: Point) -> Iterator[tuple[float, str]]:
+def _differences(setting: Asked, point: Point) -> Iterator[tuple[float, str]]:
     """Yield the distance of each thing that differs, with its name."""
     from nearpeak.targets import target_of
 
-    if asked.target.name != point.target:
-        is_near = asked.target.architecture == target_of(point.target).architecture
+    if setting.target.name != point.target:
+        is_near = setting.target.architecture == target_of(point.target).architecture
         yield _STEPS["architecture" if is_near else "device"], "device"
-    if asked.engine != point.engine:
+    if setting.engine != point.engine:
         yield _STEPS["engine"], "engine"
-    if asked.layout.weight_format != point.weights:
+    if setting.layout.weight_format != point.weights:
         yield _STEPS["weights"], "format of weights"
     sizes = (
-        ("model", "model", _size(asked.shape), _size(_shape(point.model))),
-        ("tp", "tensor-parallel degree", asked.layout.tp, point.tp),
-        ("input", "prompt", asked.input_tokens, point.input_tokens),
-        ("clients", "requests at once", max(asked.clients, 1), point.concurrency),
+        ("model", "model", _size(setting.shape), _size(_shape(point.model))),
+        ("tp", "tensor-parallel degree", setting.layout.tp, point.tp),
+        ("input", "prompt", setting.input_tokens, point.input_tokens),
+        ("clients", "requests at once", max(setting.clients, 1), point.concurrency),
     )
-    for name, words, own, other in sizes:
-        step = _STEPS[name] * abs(math.log2(own / other))
+    for name, words, size, other in sizes:
+        step = _STEPS[name] * abs(math.log2(size / other))
         yield (step if step > 0.02 else 0.0), words
 
 

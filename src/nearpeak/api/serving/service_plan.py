@@ -128,17 +128,17 @@ def _services(
         return dict(
             pooled_services(fleet.pools, shape, fleet.target, fleet.device_count, fleet.base, question, fleet.fabric)
         )
-    found: dict[str, Service | PooledService | SpecError] = {}
+    services: dict[str, Service | PooledService | SpecError] = {}
     for layout in fleet.layouts or _layouts(fleet):
         replicas, rest = divmod(fleet.device_count, layout.device_count)
         if rest:
-            found[layout.words] = SpecError(
+            services[layout.words] = SpecError(
                 f"replicas of {layout.device_count} devices do not make up {fleet.device_count}"
             )
         else:
-            found[layout.words] = Service(shape=shape, target=fleet.target, layout=question.adapted(layout),
+            services[layout.words] = Service(shape=shape, target=fleet.target, layout=question.adapted(layout),
                                           replica_count=replicas, question=question)  # fmt: skip
-    return found
+    return services
 
 
 def _layouts(fleet: Fleet) -> tuple[ServingLayout, ...]:
@@ -218,11 +218,11 @@ def _planned(
     from nearpeak.systems.serving.run_timeline import step_spans
 
     best, rate_per_s, outcome, service = options[0]
-    one = service.decodes if isinstance(service, PooledService) else service
-    source = step_table(one.shape, one.target, question.costs, one.layout)
+    decoding = service.decodes if isinstance(service, PooledService) else service
+    source = step_table(decoding.shape, decoding.target, question.costs, decoding.layout)
     served_s = best.latencies_s["latency"]["mean"] - best.latencies_s["queue"]["mean"]
     inputs, outputs = question.mean_lengths()
-    count = max(round((best.rate_per_s or rate_per_s) / one.replica_count * served_s), 1)
+    count = max(round((best.rate_per_s or rate_per_s) / decoding.replica_count * served_s), 1)
     step = StepBatch.of_decode(count, kv_count=round(count * (inputs + outputs / 2)))
     seconds, wider = source.seconds(step), math.log(source.rank.costs.composition_ratio)
     if isinstance(service, PooledService):
@@ -233,7 +233,8 @@ def _planned(
     priced = tuple(replace(option, usd_per_million_tokens=_usd(option, price)) for option, *_ in options)
     rate = best.output_tokens_per_s
     return PlannedServing(
-        model=one.shape.name, target=fleet.target.name, device_count=fleet.device_count, engine=question.costs.name,
+        model=decoding.shape.name, target=fleet.target.name, device_count=fleet.device_count,
+        engine=question.costs.name,
         load=question.words(), limits_s=dict(question.limits.items()), share=question.share, best=priced[0],
         options=priced, refused=dict(refused),
         parts_s=dict(zip(FAMILIES, source.parts_s(step)[:, 0].tolist(), strict=True)) | {"host": seconds.host_s},
@@ -244,7 +245,9 @@ def _planned(
         request_energy_j=power_w * best.mean_device_count / best.rate_per_s if power_w and rate else None,
         logged=logged_latencies(outcome, question.measured_s), seeds=question.seeds, timeline=_timeline(outcome),
         spans=tuple(step_spans(outcome, MOST_SPANS)),
-        neighbour=nearest_point(Asked(fleet.target, question.costs.name, one.shape, one.layout, inputs, count)),
+        neighbour=nearest_point(
+            Asked(fleet.target, question.costs.name, decoding.shape, decoding.layout, inputs, count)
+        ),
         price_source=fleet.price_source, notes=service.notes, is_searched=question.is_search,
         is_host_assumed=question.costs.is_assumed,
     )  # fmt: skip
@@ -273,11 +276,11 @@ def _timeline(outcome: Outcome) -> ServiceTimeline:
     """Return batch, queue and cache over a run."""
     from nearpeak.systems.serving.run_timeline import timeline
 
-    found = timeline(outcome, STRETCHES)
+    stretches = timeline(outcome, STRETCHES)
     blocks = outcome.engine.kv_block_count * len(outcome.unused_block_count)
     return ServiceTimeline(
-        edge_s=tuple(found.edges_s.tolist()), decode_count=tuple(found.decode.tolist()),
-        waiting_count=tuple(found.waiting.tolist()), kv_ratio=tuple((found.kv_blocks / blocks).tolist()),
+        edge_s=tuple(stretches.edges_s.tolist()), decode_count=tuple(stretches.decode.tolist()),
+        waiting_count=tuple(stretches.waiting.tolist()), kv_ratio=tuple((stretches.kv_blocks / blocks).tolist()),
     )  # fmt: skip
 
 

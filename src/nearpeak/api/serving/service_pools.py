@@ -119,11 +119,11 @@ class PooledService:
         """Return the requests of a load as their users see them."""
         return self.seen(self.both(rate_per_s, seed))
 
-    def seen(self, found: "DisaggregatedOutcome") -> Outcome:
+    def seen(self, outcome: "DisaggregatedOutcome") -> Outcome:
         """Return the requests as their users see them, with engine and steps of the pool that is busier."""
-        busiest = max(filter(None, (found.prompts, found.decodes)), key=_busy)
+        busiest = max(filter(None, (outcome.prompts, outcome.decodes)), key=_busy)
         return replace(
-            found.requests, engine=busiest.engine, steps=busiest.steps, step_count=busiest.step_count,
+            outcome.requests, engine=busiest.engine, steps=busiest.steps, step_count=busiest.step_count,
             busy_s=busiest.busy_s, rented_s=busiest.rented_s,
         )  # fmt: skip
 

@@ -173,7 +173,7 @@ def served(outcomes: Sequence[Outcome], question: ServiceQuestion) -> dict[str, 
     """
     window = question.window()
     reached, latencies = [throughput(each, window(each)) for each in outcomes], summary(*outcomes, window=window)
-    rates, tokens = [one["requests"] for one in reached], fmean(one["output_tokens"] for one in reached)
+    rates, tokens = [numbers["requests"] for numbers in reached], fmean(numbers["output_tokens"] for numbers in reached)
     rate = fmean(rates)
     if question.concurrency:
         rates = [question.concurrency / request_metric(each, "latency", window(each)).mean() for each in outcomes]

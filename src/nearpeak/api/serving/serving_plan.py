@@ -115,7 +115,10 @@ def kernel_times_of(target: Target) -> KernelTimes:
             known.update(zip(new, rows, strict=True))
         else:
             single = [predict_case(case, target) for case in new]
-            known.update((case, (one.time_s, one.low_s, one.high_s)) for case, one in zip(new, single, strict=True))
+            known.update(
+                (case, (predicted.time_s, predicted.low_s, predicted.high_s))
+                for case, predicted in zip(new, single, strict=True)
+            )
         return np.array([known[case] for case in cases])
 
     return times
@@ -242,9 +245,9 @@ def _span(table: StepTable, steps: Mix, value_s: float, ratio: float = 0.0) -> S
     """Return a time with the interval that typical steps have, widened by what composition adds, or another ratio."""
     spread = math.log(ratio or table.rank.costs.composition_ratio)
     each = [(share, table.seconds(step)) for share, step in steps]
-    time_s = sum(share * one.time_s for share, one in each)
-    low = math.hypot(math.log(time_s / sum(share * one.low_s for share, one in each)), spread)
-    high = math.hypot(math.log(sum(share * one.high_s for share, one in each) / time_s), spread)
+    time_s = sum(share * seconds.time_s for share, seconds in each)
+    low = math.hypot(math.log(time_s / sum(share * seconds.low_s for share, seconds in each)), spread)
+    high = math.hypot(math.log(sum(share * seconds.high_s for share, seconds in each) / time_s), spread)
     return Span90(value=value_s, low=value_s * math.exp(-low), high=value_s * math.exp(high))
 
 
@@ -283,9 +286,9 @@ def trust_of(table: StepTable, target: Target, sequences: int, mean_keys: int) -
     from nearpeak.prediction.case_prediction import predict_case
 
     rank, count = table.rank, max(1, sequences)
-    own = -(-count // rank.layout.attention_dp)
+    rank_sequences = -(-count // rank.layout.attention_dp)
     times: dict[int, float] = {}
-    for call in (*token_calls(rank, count), *decode_calls(rank, own, own * mean_keys)):
+    for call in (*token_calls(rank, count), *decode_calls(rank, rank_sequences, rank_sequences * mean_keys)):
         kernel = predict_case(call.case, target)
         times[kernel.distance_count] = times.get(kernel.distance_count, 0.0) + call.times * kernel.time_s
     return {steps: time_s / sum(times.values()) for steps, time_s in sorted(times.items())}

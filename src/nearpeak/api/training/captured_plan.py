@@ -126,14 +126,17 @@ def _saved(model: str) -> Workload | None:
 
 def _own_batch(step: Workload, batch: int, sequence: int, precision: str) -> int:
     """Return the batch of a step that is captured already, which options cannot change."""
-    own = step.origin.get("batch", "")
-    for option, value, was in (("--batch", batch, own), ("--sequence", sequence, step.origin.get("sequence", ""))):
+    captured_batch = step.origin.get("batch", "")
+    for option, value, was in (
+        ("--batch", batch, captured_batch),
+        ("--sequence", sequence, step.origin.get("sequence", "")),
+    ):
         if value and was and str(value) != was:
             raise SpecError(f"{step.name}: {option} {value}, but the step was captured with {was}; leave it out")
     captured = step.origin.get("autocast") or step.origin.get("dtype", "")
     if precision and captured and precision != captured and (precision, captured) != ("tf32", "fp32"):
         raise SpecError(f"{step.name}: --precision {precision}, but the step was captured in {captured}; leave it out")
-    return batch or (int(own) if own.isdigit() else 0)
+    return batch or (int(captured_batch) if captured_batch.isdigit() else 0)
 
 
 def _captured(model: str, batch: int, sequence: int, precision: str) -> Workload:
@@ -198,9 +201,11 @@ def _planned(
         search = searched_captured(plan, times, fast_count=fast_count(cluster), device_price_per_s=(price or 0) / 3600)
         plan = search.best.plan
     plan = times.placed(plan)
-    memory, found = times.memory(plan), times.time(plan)
+    memory, step_time = times.memory(plan), times.time(plan)
     item = next((item for key, item in _ITEMS.items() if step.origin.get("inputs", "").startswith(key)), "samples")
-    answer = step_answer(found, plan, cluster, used, _notes(step, plan, times, used, "" if is_batch_stated else item))
+    answer = step_answer(
+        step_time, plan, cluster, used, _notes(step, plan, times, used, "" if is_batch_stated else item)
+    )
     others = captured_neighbours(plan, times, has_tf32="tensor.tf32" in target_of(cluster.target).peaks)
     edits = plan_edits(
         plan, others, step_time=lambda other: times.time(other).step_s,
@@ -222,7 +227,7 @@ def _planned(
         plan=plan, time=replace(answer, peak_flop_per_s=0.0, model_flop=flop),
         memory=memory, nearest_change=change, usd_per_device_hour=price, goodput=goodput, edits=edits, search=search,
         item=item,
-        scaling_ratio=plan.dp * times.time(alone).step_s / found.step_s / plan.rank_count
+        scaling_ratio=plan.dp * times.time(alone).step_s / step_time.step_s / plan.rank_count
         if plan.rank_count > 1 else None,
     )  # fmt: skip
 

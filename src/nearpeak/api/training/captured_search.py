@@ -111,7 +111,7 @@ def searched_captured(
     results.sort(key=lambda result: (result.step_s, -result.free_bytes))
     edge_s = results[0].step_s * (1 + TIE_RATIO)
     return PlanAnswer(
-        best=results[0], ties=tuple(one for one in results if one.step_s <= edge_s), open_count=0,
+        best=results[0], ties=tuple(candidate for candidate in results if candidate.step_s <= edge_s), open_count=0,
         front=pareto_front(results), refused=dict(refused), legal_count=legal, fitting_count=fitting,
         executed_count=len(results),
     )  # fmt: skip

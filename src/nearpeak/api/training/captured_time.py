@@ -78,8 +78,8 @@ class CapturedStepTimes:
     def _step(self, plan: TrainingPlan) -> tuple[StepTime, float]:
         if plan not in self._times:
             times, beside = self._durations(plan), self._beside(plan)
-            programs = [self._program(own, plan) for own in self._stages(plan)]
-            sends = (call.transfer for one in programs for call in one.forward if call.transfer)
+            programs = [self._program(stage, plan) for stage in self._stages(plan)]
+            sends = (call.transfer for program in programs for call in program.forward if call.transfer)
             hop = next((transfer for transfer in sends if (transfer.kind, transfer.dim) == ("send", "pp")), None)
 
             def run(clock_ratio: float) -> StepTime:
@@ -99,15 +99,15 @@ class CapturedStepTimes:
             device_bytes = self._target.dram.capacity_bytes
             workload = self._planned(plan)
             if plan.pp * plan.cp * plan.tp == 1:
-                found = [workload_memory(workload, plan, device_bytes=device_bytes, context_bytes=CONTEXT_BYTES)]
+                ranks = [workload_memory(workload, plan, device_bytes=device_bytes, context_bytes=CONTEXT_BYTES)]
             else:
                 stages = self._stages(plan)
-                found = [
-                    stage_memory(workload, [stages[stage] for stage in own], plan, device_bytes=device_bytes,
+                ranks = [
+                    stage_memory(workload, [stages[stage] for stage in numbers], plan, device_bytes=device_bytes,
                                  context_bytes=CONTEXT_BYTES)
-                    for own in rank_stages(plan_schedule(plan))
+                    for numbers in rank_stages(plan_schedule(plan))
                 ]  # fmt: skip
-            self._memory[plan] = tuple(found)
+            self._memory[plan] = tuple(ranks)
         return self._memory[plan]
 
     def branches(self, plan: TrainingPlan) -> StepBranches | None:
@@ -139,8 +139,8 @@ class CapturedStepTimes:
 
     def whole_calls(self, plan: TrainingPlan) -> tuple[Call, ...]:
         """Return the products and the attention that run whole on every tile of an image."""
-        return tuple(call for own in self._stages(plan) if own.tiled for call in (*own.forward, *own.backward)
-                     if own.tiled.is_whole(call) and not is_again(call))  # fmt: skip
+        return tuple(call for stage in self._stages(plan) if stage.tiled for call in (*stage.forward, *stage.backward)
+                     if stage.tiled.is_whole(call) and not is_again(call))  # fmt: skip
 
     def placed(self, plan: TrainingPlan) -> TrainingPlan:
         """Return the plan with the stages that make its longest stage shortest, as far as they fit into memory.
@@ -196,11 +196,11 @@ class CapturedStepTimes:
                               parameter_count=0)  # fmt: skip
         return Beside(program, plan.tp - 1, branches.wait_s)
 
-    def _program(self, own: StageCalls, plan: TrainingPlan) -> RankProgram:
+    def _program(self, stage: StageCalls, plan: TrainingPlan) -> RankProgram:
         check_degrees(self._workload.name, plan)
         written = self.step.gradient_dtype
         way = data_parallelism(replace(plan, precision=written if written in ("fp32", "fp16") else "bf16"))
-        return stage_program(own, plan, style=replace(way, gradient_dtype=written))
+        return stage_program(stage, plan, style=replace(way, gradient_dtype=written))
 
     def _layers(self, plan: TrainingPlan) -> list[StageLayer]:
         """Return the blocks as layers of stages, what lies before and after them with the first and the last."""
@@ -209,24 +209,25 @@ class CapturedStepTimes:
             plan, pp=count, chunk_count=1, stage_layer_count=(1,) * count, schedule="1f1b",
             global_batch=plan.dp * plan.micro_batch,
         )  # fmt: skip
-        times, workload, found = self._durations(plan), self._planned(plan), list[StageLayer]()
+        times, workload, layers = self._durations(plan), self._planned(plan), list[StageLayer]()
         for block in range(count):
-            own = stage_calls(workload, each, block, blocks=self._blocks)
+            block_part = stage_calls(workload, each, block, blocks=self._blocks)
             passes_s = [
-                run_lanes([ranked for call in calls for ranked in own.ranked(call, is_backward=is_back)], times,
+                run_lanes([ranked for call in calls for ranked in block_part.ranked(call, is_backward=is_back)], times,
                           is_backward=is_back).time_s
-                for is_back, calls in ((False, own.forward), (True, own.backward))
+                for is_back, calls in ((False, block_part.forward), (True, block_part.backward))
             ]  # fmt: skip
-            parts = stage_memory(workload, [own], each).parts
-            found.append(StageLayer(
-                forward_s=passes_s[0], backward_s=passes_s[1], activation_bytes=pass_memory(workload, own).saved_bytes,
+            parts = stage_memory(workload, [block_part], each).parts
+            layers.append(StageLayer(
+                forward_s=passes_s[0], backward_s=passes_s[1],
+                activation_bytes=pass_memory(workload, block_part).saved_bytes,
                 state_bytes=sum(parts[kind] for kind in ("weights", "gradients", "optimizer", "buckets")),
             ))  # fmt: skip
-        return found
+        return layers
 
     def _limit(self, plan: TrainingPlan, room_bytes: int) -> MemoryLimit:
         schedule = plan_schedule(plan)
-        homes = {stage: rank for rank, own in enumerate(rank_stages(schedule)) for stage in own}
+        homes = {stage: rank for rank, stages in enumerate(rank_stages(schedule)) for stage in stages}
         ranks = tuple(homes[stage] for stage in range(plan.pp * plan.chunk_count))
 
         def in_flight(stage: int) -> int:

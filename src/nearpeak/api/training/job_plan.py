@@ -116,8 +116,8 @@ def _nearest_change(
     from nearpeak.systems.training.plan_search.neighbour_plans import describe_change, nearest_fitting
 
     space = _space(cluster, stack, (plan.sequence, plan.global_batch, plan.precision), plan.expert_load)
-    found = nearest_fitting(shape, plan, space, (device_bytes or 0) - CONTEXT_BYTES)
-    return describe_change(plan, found[0]) if found else ""
+    neighbour = nearest_fitting(shape, plan, space, (device_bytes or 0) - CONTEXT_BYTES)
+    return describe_change(plan, neighbour[0]) if neighbour else ""
 
 
 def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str], expert_load: str) -> "PlanSpace":

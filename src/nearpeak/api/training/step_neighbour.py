@@ -71,10 +71,10 @@ def nearest_step(shape: TransformerShape, plan: TrainingPlan, target: Target, st
         return sum(part for part, _ in _differences(shape, plan, target, stack, step))
 
     nearest = heapq.nsmallest(MOST_TRIED, public_steps(), key=distance)
-    found = next(((step, time_s) for step in nearest if (time_s := _predicted_s(step))), None)
-    if found is None:
+    match = next(((step, time_s) for step in nearest if (time_s := _predicted_s(step))), None)
+    if match is None:
         return None
-    near, predicted_s = found
+    near, predicted_s = match
     total = distance(near)
     words = [text for part, text in _differences(shape, plan, target, stack, near) if part]
     return MeasuredNeighbour(
@@ -114,8 +114,8 @@ def _differences(
         ("sharding", "sharding", plan.sharding, other.sharding),
         ("recompute", "recomputation", plan.recompute, other.recompute),
     )  # fmt: skip
-    for name, words, asked, there in names:
-        if asked != there:
+    for name, words, here, there in names:
+        if here != there:
             yield _STEPS[name], words
     sizes = (
         ("model", "model", parameter_count(shape), parameter_count(known)),
@@ -124,8 +124,8 @@ def _differences(
         ("degree", "pp", plan.pp, other.pp), ("degree", "cp", plan.cp, other.cp), ("degree", "ep", plan.ep, other.ep),
         ("degree", "micro-batch", plan.micro_batch, other.micro_batch),
     )  # fmt: skip
-    for name, words, own, there_count in sizes:
-        part = _STEPS[name] * abs(math.log2(own / there_count))
+    for name, words, count, there_count in sizes:
+        part = _STEPS[name] * abs(math.log2(count / there_count))
         yield (part if part > 0.02 else 0.0), words
 
 

@@ -82,10 +82,10 @@ def training_time(
 
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
-    _, found, clock = clocked_step(shape, plan, cluster, used, has_spans=has_spans, is_sustained=is_sustained)
+    _, step, clock = clocked_step(shape, plan, cluster, used, has_spans=has_spans, is_sustained=is_sustained)
     target = target_of(cluster.target)
     notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used))
-    return step_answer(found, plan, cluster, used, notes)
+    return step_answer(step, plan, cluster, used, notes)
 
 
 def clocked_step(
@@ -119,8 +119,8 @@ def clocked_step(
             host_count=host_count(cluster), has_spans=has_spans,
         )  # fmt: skip
 
-    found, clock = sustained_step(programs, plan, target, run) if is_sustained else (run(1.0), 1.0)
-    return programs, found, clock
+    step, clock = sustained_step(programs, plan, target, run) if is_sustained else (run(1.0), 1.0)
+    return programs, step, clock
 
 
 def sustained_step(
@@ -204,8 +204,8 @@ def transfer_durations(plan: TrainingPlan, cluster: Cluster) -> Callable[[Transf
     rate = target_of(cluster.target).dram.bandwidth_bytes_per_s
 
     def duration(transfer: Transfer) -> TransferDuration:
-        found = known.get(transfer)
-        if found is None:
+        known_time = known.get(transfer)
+        if known_time is None:
             mesh = group_mesh(plan, transfer.dim)
             time, taken = transfer_time(transfer, mesh, cluster), Taken()
             if time.time_s:
@@ -213,10 +213,10 @@ def transfer_durations(plan: TrainingPlan, cluster: Cluster) -> Callable[[Transf
                 touched_bytes = TOUCHED_COUNT * ring_bytes(transfer.kind, transfer.bytes, ranks)
                 share = min(touched_bytes / time.time_s / rate, MOST_MEMORY_RATIO) if rate else 0.0
                 taken = Taken(0 if transfer.kind == "send" else TAKEN_SM_COUNT, share)
-            found = known[transfer] = TransferDuration(
+            known_time = known[transfer] = TransferDuration(
                 time.time_s, time.low_s, time.high_s, taken, _DOCUMENTED_STEPS, time.tier
             )
-        return found
+        return known_time
 
     return duration
 
@@ -283,7 +283,7 @@ def _notes(shape: TransformerShape, plan: TrainingPlan, target: Target, stack: S
 
 
 def step_answer(
-    found: "StepTime", plan: TrainingPlan, cluster: Cluster, stack: Stack, notes: tuple[str, ...]
+    step: "StepTime", plan: TrainingPlan, cluster: Cluster, stack: Stack, notes: tuple[str, ...]
 ) -> TrainingAnswer:
     """Return the step as the answer to a question, with its interval, provenance and the grounds of its parts."""
     from nearpeak.systems.training.step_interval import step_interval
@@ -292,16 +292,16 @@ def step_answer(
     target = target_of(cluster.target)
     fixed_s = plan.micro_batch_count * stack.micro_batch_s + stack.step_s
     low_s, high_s = step_interval(
-        found.device, fixed_s, found.step_s, stack.uncertainty_ratio, is_confirmed=stack.is_confirmed
+        step.device, fixed_s, step.step_s, stack.uncertainty_ratio, is_confirmed=stack.is_confirmed
     )
     peak = target.peaks.get(PEAK_UNITS[plan.precision])
     grounds = _grounds(target, cluster, stack)
     return TrainingAnswer(
-        step_s=found.step_s, low_s=low_s, high_s=high_s, token_count=plan.global_batch * plan.sequence,
-        device_count=cluster.device_count, model_flop=found.model_flop,
+        step_s=step.step_s, low_s=low_s, high_s=high_s, token_count=plan.global_batch * plan.sequence,
+        device_count=cluster.device_count, model_flop=step.model_flop,
         peak_flop_per_s=peak.flop_per_s if peak else 0.0,
-        parts=tuple(StepPart(name, found.parts_s[name], grounds[name]) for name in PART_NAMES), stages=found.stages,
-        spans=found.spans, trust=_trust(found), stack=stack.name, notes=notes,
+        parts=tuple(StepPart(name, step.parts_s[name], grounds[name]) for name in PART_NAMES), stages=step.stages,
+        spans=step.spans, trust=_trust(step), stack=stack.name, notes=notes,
     )  # fmt: skip
 
 
@@ -319,12 +319,12 @@ def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _trust(found: "StepTime") -> dict[str, float]:
+def _trust(step: "StepTime") -> dict[str, float]:
     """Return the share of the step by provenance; host times, waits and collectives are assumptions."""
     shares = {"measured": 0.0, "neighbours": 0.0, "assumptions": 0.0}
-    for steps, time_s in found.device.distances_s.items():
+    for steps, time_s in step.device.distances_s.items():
         shares[_TRUST.get(steps, "assumptions")] += time_s
     busy_s = sum(shares.values())
-    share = min(busy_s / found.step_s, 1.0) if found.step_s else 0.0
+    share = min(busy_s / step.step_s, 1.0) if step.step_s else 0.0
     scaled = {name: time_s / busy_s * share if busy_s else 0.0 for name, time_s in shares.items()}
     return {**scaled, "assumptions": scaled["assumptions"] + 1.0 - sum(scaled.values())}

@@ -39,8 +39,8 @@ def serve(preload: Sequence[str]) -> None:
         load(module)
     gc.collect()
     gc.freeze()
-    own = frozenset(process.pid for process in descendants(os.getpid()))
-    send(connection, {"own": sorted(own)})
+    helpers = frozenset(process.pid for process in descendants(os.getpid()))
+    send(connection, {"own": sorted(helpers)})
     for number in count():
         if number == _MANY:
             _gather_pages()
@@ -48,7 +48,7 @@ def serve(preload: Sequence[str]) -> None:
             request, descriptors = receive(connection, 2)
         except (EOFError, OSError):
             return
-        _answer(request, descriptors, connection, own)
+        _answer(request, descriptors, connection, helpers)
 
 
 def _gather_pages() -> None:
@@ -91,13 +91,13 @@ def _silence(output: int) -> None:
 
 
 def _answer(
-    request: Mapping[str, Any], descriptors: Sequence[int], connection: socket.socket, own: frozenset[int]
+    request: Mapping[str, Any], descriptors: Sequence[int], connection: socket.socket, helpers: frozenset[int]
 ) -> None:
     """Run a request in a child whose answer and output go to the caller's pipes; say how it ended.
 
     Args:
         descriptors: pipe of the answer, pipe of the output.
-        own: processes that the preloaded modules started.
+        helpers: processes that the preloaded modules started.
     """
     child = os.fork()
     if child == 0:
@@ -119,14 +119,14 @@ def _answer(
                 send(connection, {"code": code})
                 break
         receive(connection)  # the caller has what it needs
-        left_count = _ended(child, own)
+        left_count = _ended(child, helpers)
         send(connection, {"left_count": left_count})
     except (EOFError, OSError):  # the caller is gone
-        _ended(child, own)
+        _ended(child, helpers)
         os._exit(0)
 
 
-def _ended(child: int, own: frozenset[int]) -> int:
+def _ended(child: int, helpers: frozenset[int]) -> int:
     """End a child and everything that it started, which this process has adopted; return how many it left behind."""
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
@@ -135,9 +135,9 @@ def _ended(child: int, own: frozenset[int]) -> int:
     left_count = 0
     with contextlib.suppress(ChildProcessError):  # raised where there is none: nothing is looked for then
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        left_count = end_all(lambda: [process for process in descendants(os.getpid()) if process.pid not in own])
+        left_count = end_all(lambda: [process for process in descendants(os.getpid()) if process.pid not in helpers])
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if ended.si_pid in own:
+            if ended.si_pid in helpers:
                 break
             os.waitpid(ended.si_pid, 0)
     return left_count

@@ -161,9 +161,9 @@ def added_bytes(origin: int, processes: Iterable[Any]) -> int:
     It waits for each process that changes its mappings: with a hundred that fork, most of a minute.
     """
     pids = [process.pid for process in processes]
-    own = _fields(f"/proc/{origin}/status", ("RssAnon", "RssShmem"))
+    origin_bytes = _fields(f"/proc/{origin}/status", ("RssAnon", "RssShmem"))
     parts = ("Pss_Anon", "Pss_Shmem", "SwapPss")
-    spared = max(0, own - _fields(f"/proc/{origin}/smaps_rollup", parts[:2]))
+    spared = max(0, origin_bytes - _fields(f"/proc/{origin}/smaps_rollup", parts[:2]))
     held = sum(_fields(f"/proc/{pid}/smaps_rollup", parts) for pid in pids)
     return max(0, held - spared) + _open_file_bytes(pids)
 

@@ -19,8 +19,8 @@ def _projected(site: Site) -> list[int] | None:
     size = len(params) // max(1, directions * int(site.number("num_layers", 1)))
     if size < 2 or not states or not site.is_tensor("input") or len(graph[site.node("input")].shape) != 3:
         return None
-    own = range(0, directions * size, size)
-    weights = [_needed_rows(site, params[place], states) for place in own]
+    input_places = range(0, directions * size, size)
+    weights = [_needed_rows(site, params[place], states) for place in input_places]
     labels = ["b", "s", "f"] if site.args.get("batch_first") else ["s", "b", "f"]
     inputs = [
         product(graph, ((site.node("input"), labels), (weight, "gf")), [*labels[:2], "g"], site.dtype)
@@ -28,7 +28,7 @@ def _projected(site: Site) -> list[int] | None:
     ]
     steps = prod(graph[site.node("input")].shape[:2])
     graph.separated[graph.call] = steps * sum(prod(graph[weight].shape) for weight in weights)
-    rest = [number for place, number in enumerate(params) if place not in own]
+    rest = [number for place, number in enumerate(params) if place not in input_places]
     slots = iter(range(len(inputs) + len(states) + len(rest)))
     named = {
         name: tuple(Slot(next(slots)) for _ in numbers)

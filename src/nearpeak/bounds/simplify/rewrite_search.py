@@ -51,8 +51,8 @@ def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], li
     for _ in range(_MOST_SWEEPS):
         instead, more = _sweep(graph, numbers, live)
         if not more:
-            for name, found in _JOINS:
-                for joined in () if more else found(graph, live):
+            for name, matches in _JOINS:
+                for joined in () if more else matches(graph, live):
                     instead[joined.number] = joined.instead
                     more.append(Saving(name, joined.call, joined.products))
         if not more:
@@ -156,7 +156,9 @@ def _part(graph: Graph, number: int, whole: int, new: int) -> int | None:
     starts = [0] * len(outer.shape)
     for axis, (begin, first) in enumerate(zip(inner.options.starts, outer.options.starts, strict=True)):
         place = places.get(axis, -1)
-        last = begin + sum(step * (n - 1) for group in inner.options.groups for own, step, n in group if own == axis)
+        last = begin + sum(
+            step * (n - 1) for group in inner.options.groups for group_axis, step, n in group if group_axis == axis
+        )
         if not first <= begin <= last < first + (outer.shape[place] if place >= 0 else 1):
             return None
         if place >= 0:

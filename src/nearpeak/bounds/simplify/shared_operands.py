@@ -223,10 +223,10 @@ def _formed(graph: Graph, group: Sequence[tuple[_Part, int]], dtype: str) -> tup
     for part, place in group:
         term = part.term
         out = [label for axis in term.axes for label in axis]
-        own = _labels(term.operands[place][1])
+        operand_labels = _labels(term.operands[place][1])
         rest = (*term.operands[:place], *term.operands[place + 1 :])
         others = {label for _, index in rest for label in _labels(index)}
-        axes = [*(label for label in own if label not in out), *(label for label in out if label in others)]
+        axes = [*(label for label in operand_labels if label not in out), *(label for label in out if label in others)]
         outs.add(tuple(out.index(label) for label in axes if label in out))
         sizes = {label: term.sizes[label] for label in {*axes, *others}}
         node = placed(graph, Term(rest, tuple((label,) for label in axes), sizes, term.factor), dtype)

@@ -72,11 +72,11 @@ def _range(graph: Graph, node: Node) -> Range:
 
 _KINDS: dict[str, Callable[[Node, list[Range]], Range]] = {
     "constant": lambda node, _: (node.options, node.options),
-    "view": lambda _, own: own[0],
-    "turned": lambda _, own: own[0],
-    "join": lambda _, own: (min(low for low, _ in own), max(high for _, high in own)),
-    "spread": lambda _, own: (min(own[0][0], 0.0), max(own[0][1], 0.0)),
-    "add": lambda _, own: (sum(low for low, _ in own), sum(high for _, high in own)),
+    "view": lambda _, ranges: ranges[0],
+    "turned": lambda _, ranges: ranges[0],
+    "join": lambda _, ranges: (min(low for low, _ in ranges), max(high for _, high in ranges)),
+    "spread": lambda _, ranges: (min(ranges[0][0], 0.0), max(ranges[0][1], 0.0)),
+    "add": lambda _, ranges: (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
 }
 """Ranges of the kinds of node that are no operators."""
 
@@ -113,11 +113,11 @@ def _of_operator(stated: OperatorCall, operand_ranges: list[Range]) -> Range:
 
 
 _OPERATORS: dict[str, Callable[[OperatorCall, list[Range]], Range]] = {
-    "hardtanh": lambda stated, own: _clamped(stated, own, "min_val", "max_val"),
-    **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), lambda stated, own: _clamped(stated, own, "min", "max")),
-    "minimum": lambda _, own: (min(own[0][0], own[1][0]), min(own[0][1], own[1][1])),
-    "maximum": lambda _, own: (max(own[0][0], own[1][0]), max(own[0][1], own[1][1])),
-    "abs": lambda _, own: (max(own[0][0], -own[0][1], 0.0), max(-own[0][0], own[0][1])),
+    "hardtanh": lambda stated, ranges: _clamped(stated, ranges, "min_val", "max_val"),
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), lambda stated, ranges: _clamped(stated, ranges, "min", "max")),
+    "minimum": lambda _, ranges: (min(ranges[0][0], ranges[1][0]), min(ranges[0][1], ranges[1][1])),
+    "maximum": lambda _, ranges: (max(ranges[0][0], ranges[1][0]), max(ranges[0][1], ranges[1][1])),
+    "abs": lambda _, ranges: (max(ranges[0][0], -ranges[0][1], 0.0), max(-ranges[0][0], ranges[0][1])),
 }
 """Ranges that depend on arguments or on several operands."""
 _NAMED = frozenset((*_FIXED, *_RISING, *_ZERO_AT_ZERO, *_PASSING, *_OPERATORS))

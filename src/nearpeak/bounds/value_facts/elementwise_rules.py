@@ -52,17 +52,17 @@ def elementwise_fact(site: FactSite) -> ValueFact:
 def _common(site: FactSite) -> tuple[int, ...]:
     """Return how sparse a condition is that holds only where an operand does."""
     sparse = [operand for operand in site.operands if operand.fact.selects]
-    kept = site.packet in ("logical_and", "__and__", "bitwise_and") or (
+    is_sparse = site.packet in ("logical_and", "__and__", "bitwise_and") or (
         site.packet in ("gt", "ne") and site.numbers.get("other") == 0
     )
-    return site.selects(sparse[0]) if sparse and kept else ()
+    return site.selects(sparse[0]) if sparse and is_sparse else ()
 
 
 def _gradient(site: FactSite) -> ValueFact:
     """Return the facts of a gradient: of a rectifier, the upstream one where it is not 0."""
     first = site.fact(0)
-    kept = first is not None and site.attribute("function") in ("relu", "threshold", "hardtanh", "leaky_relu", "neg")
-    return ValueFact(first.carrier) if kept and first else ValueFact(carrier_of(site.dtype))
+    carries = first is not None and site.attribute("function") in ("relu", "threshold", "hardtanh", "leaky_relu", "neg")
+    return ValueFact(first.carrier) if carries and first else ValueFact(carrier_of(site.dtype))
 
 
 def _of_comparison(site: FactSite) -> tuple[int, ...]:
@@ -151,8 +151,8 @@ def _product(site: FactSite) -> ValueFact:
         return ValueFact(first.carrier)
     span = _times(first.range, second.range)
     whole = first.whole and second.whole
-    for one, other in ((first, second), (second, first)):
-        if one.whole and one.range[0] >= -1 and one.range[1] <= 1:  # signs and masks change no format
+    for factor, other in ((first, second), (second, first)):
+        if factor.whole and factor.range[0] >= -1 and factor.range[1] <= 1:  # signs and masks change no format
             return tightened(ValueFact(other.carrier, span, whole))
     carrier = _joined(site, second, lambda a, b: multiplied(a, b, carrier_of(site.dtype)))
     return tightened(ValueFact(carrier, span, whole))
@@ -189,8 +189,8 @@ def _sum(site: FactSite) -> ValueFact:
     factor = site.numbers.get("alpha", 1.0)
     minus = site.packet in ("sub", "subtract", "rsub") or site.attribute("function") in ("sub", "rsub")
     if len(site.operands) == 2 and factor == 1 and not minus:
-        for one, other in (site.operands[:2], site.operands[1::-1]):
-            if other.fact.difference is not None and other.fact.difference[1] == one.content:
+        for term, other in (site.operands[:2], site.operands[1::-1]):
+            if other.fact.difference is not None and other.fact.difference[1] == term.content:
                 return ValueFact(NARROWEST, difference=(other.fact.difference[0], -1))  # resolved by the walk
     both = [set(site.selects(operand)) for operand in site.operands[:2]]
     both += both if len(both) == 1 and second.is_zero else []

@@ -219,12 +219,14 @@ def _left_sparse(site: FactSite) -> tuple[int, ...]:
     layout, rank = operand.layout, len(operand.layout.shape)
     sparse: set[int] | None = None
     for axis in range(rank):  # those that may have been added up
-        kept = [place for place in range(rank) if place != axis]
+        left_axes = [place for place in range(rank) if place != axis]
         seen = result.shape if len(result.shape) < rank else (*result.shape[:axis], *result.shape[axis + 1 :])
         strides = result.strides if len(result.shape) < rank else (*result.strides[:axis], *result.strides[axis + 1 :])
-        if seen == tuple(layout.shape[place] for place in kept):
+        if seen == tuple(layout.shape[place] for place in left_axes):
             left = {
-                new for place, new in zip(kept, strides, strict=True) if layout.strides[place] in operand.fact.selects
+                new
+                for place, new in zip(left_axes, strides, strict=True)
+                if layout.strides[place] in operand.fact.selects
             }
             sparse = left if sparse is None else sparse & left
     return tuple(sorted(sparse or ()))

@@ -60,8 +60,8 @@ def coverage(
             ), "without": tuple(without), "least_count": least, "worth_s": worth_s,
         }, (html, sarif), json=json, why=why)  # fmt: skip
         return
-    given = {"--target": target, "--table": table, "--html": html, "--sarif": sarif, "--set": edits}
-    if extra := [name for name, value in given.items() if value]:
+    step_options = {"--target": target, "--table": table, "--html": html, "--sarif": sarif, "--set": edits}
+    if extra := [name for name, value in step_options.items() if value]:
         raise SpecError(f"{extra[0]}: goes with --engine; --runner {runner} runs on this machine")
 
     from nearpeak.api import conversion_coverage

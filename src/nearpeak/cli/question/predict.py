@@ -116,13 +116,13 @@ def predict(
     check_mode(execution)
     limit = None if within is None else time_limit(within)
     how = _setting(not no_correction, elsewhere, sustained, software)
-    asked = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
+    question = _Question(calibration=calibration, how=how, json=json, why=why, fabric=fabric)
     if file is not None and file.suffix in WORKLOADS:
-        _predict_workload(workload_of(str(file), options), devices, asked, execution, limit)
+        _predict_workload(workload_of(str(file), options), devices, question, execution, limit)
     elif words and fabric:
-        _predict_between_nodes(words, devices, fabric, stride, asked)
+        _predict_between_nodes(words, devices, fabric, stride, question)
     elif words and file is None:
-        _predict_case(words, devices, asked)
+        _predict_case(words, devices, question)
     elif file is None and cases is None and sys.stdin.isatty():
         raise SpecError("predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target t4")
     elif len(devices) != 1:
@@ -167,11 +167,11 @@ def _predict_table(
 
 
 def _predict_workload(
-    workload: "Workload", devices: list["Target"], asked: _Question, execution: str, limit: "TimeLimit | None"
+    workload: "Workload", devices: list["Target"], question: _Question, execution: str, limit: "TimeLimit | None"
 ) -> None:
     """Print the expected time of a saved workload, or of a config.json's forward step; on a fabric its collectives."""
-    if asked.fabric:
-        _predict_collectives(workload, devices, asked)
+    if question.fabric:
+        _predict_collectives(workload, devices, question)
         raise typer.Exit
     from nearpeak.bounds.step.step_analysis import analysis_of
     from nearpeak.prediction.step_expectation import with_expectations
@@ -179,38 +179,38 @@ def _predict_workload(
     from nearpeak.reports.expected_time_text import to_json
 
     analysis = with_expectations(
-        analysis_of(workload, devices), workload, devices, execution=execution, file=asked.calibration,
-        setting=asked.how,
+        analysis_of(workload, devices), workload, devices, execution=execution, file=question.calibration,
+        setting=question.how,
     )  # fmt: skip
     verdicts = [] if limit is None else [limit_verdict(analysis, answer, limit) for answer in analysis.targets]
-    if asked.json:
+    if question.json:
         sys.stdout.write(f"{to_json(analysis)}\n")
         tell_verdicts(analysis, limit)
     else:
-        shared.print_document(document_of(analysis, limit), why=asked.why)
+        shared.print_document(document_of(analysis, limit), why=question.why)
     _tell_differing(devices)
-    _tell_lacked(asked.calibration, [row.case for row in analysis.rows], devices)
+    _tell_lacked(question.calibration, [row.case for row in analysis.rows], devices)
     raise typer.Exit(exit_code(verdicts))
 
 
-def _predict_case(words: list[str], devices: list["Target"], asked: _Question) -> None:
+def _predict_case(words: list[str], devices: list["Target"], question: _Question) -> None:
     from nearpeak.ops import label_of
     from nearpeak.prediction.case_prediction import predict_case
     from nearpeak.reports import prediction_report as report
 
     case = case_of(words, "predict")
     for device in devices:
-        prediction = predict_case(case, device, asked.how, asked.calibration)
+        prediction = predict_case(case, device, question.how, question.calibration)
         empty = [f"{axis}=0" for axis, extent in case.axes if f"{axis}=0" in words and not extent]
         if empty and not prediction.bound_s:
             extents = ", ".join(empty)
             raise SpecError(f"predict: {extents}: the case is empty and runs nothing; give extents of at least 1")
-        if asked.json:
+        if question.json:
             sys.stdout.write(f"{report.to_json(case, device, prediction)}\n")
         else:
-            narrower = _narrower(case, device, asked)
-            shared.print_document(report.document_of(label_of(case), device, prediction, narrower), why=asked.why)
-    _tell_lacked(asked.calibration, [case], devices)
+            narrower = _narrower(case, device, question)
+            shared.print_document(report.document_of(label_of(case), device, prediction, narrower), why=question.why)
+    _tell_lacked(question.calibration, [case], devices)
 
 
 def _setting(is_corrected: bool, elsewhere: bool, sustained: bool | None, software: str) -> "Setting":
@@ -248,36 +248,36 @@ def _predict_between_nodes(
 
     case = case_of(words, "predict")
     for device in devices:
-        found = predict_collective(case, device, fabric, stride)
+        modelled = predict_collective(case, device, fabric, stride)
         joined = collective_cluster(case, device, fabric, stride).fabric
         if question.json:
-            sys.stdout.write(f"{report.to_json(case, device.name, joined, found)}\n")
+            sys.stdout.write(f"{report.to_json(case, device.name, joined, modelled)}\n")
         else:
-            shared.print_document(report.document_of(label_of(case), device.name, joined, found), why=question.why)
+            shared.print_document(report.document_of(label_of(case), device.name, joined, modelled), why=question.why)
 
 
-def _predict_collectives(workload: "Workload", devices: list["Target"], asked: _Question) -> None:
+def _predict_collectives(workload: "Workload", devices: list["Target"], question: _Question) -> None:
     """Print the collectives of a captured step with the tiers that their groups cross."""
     from nearpeak.api.cluster_collectives import workload_cluster, workload_collectives
     from nearpeak.reports import collective_report as report
 
     for device in devices:
-        cluster = workload_cluster(workload, device, asked.fabric)
+        cluster = workload_cluster(workload, device, question.fabric)
         rows = report.collective_rows(workload, workload_collectives(workload, cluster))
-        if asked.json:
+        if question.json:
             sys.stdout.write("".join(f"{row.to_json(cluster)}\n" for row in rows))
         else:
             shared.print_document(report.rows_document(workload.name, cluster, rows))
 
 
-def _narrower(case: "Case", device: "Target", asked: _Question) -> "tuple[str, Prediction] | None":
+def _narrower(case: "Case", device: "Target", question: _Question) -> "tuple[str, Prediction] | None":
     """Return the prediction of a case in the next narrower format; none where there is none."""
     from nearpeak.prediction.case_prediction import predict_case
     from nearpeak.prediction.format_opportunities import narrower_case
 
     other = narrower_case(case)
     try:
-        return None if other is None else (other[0], predict_case(other[1], device, asked.how, asked.calibration))
+        return None if other is None else (other[0], predict_case(other[1], device, question.how, question.calibration))
     except NotModelledError:
         return None
 

@@ -111,13 +111,13 @@ def modes(
             words = "; ".join(f"{key} {value}" for key, value in settings.items())
             sys.stdout.write(f"{jsonlib.dumps({'mode': name, **settings})}\n" if json else f"{name}: {words}\n")
         return
-    found = [(name, mode) for name in ([board] if board else boards_with_modes()) for mode in board_modes(name)]
+    board_rows = [(name, mode) for name in ([board] if board else boards_with_modes()) for mode in board_modes(name)]
     if json:
-        for name, mode in found:
+        for name, mode in board_rows:
             sys.stdout.write(jsonlib.dumps({"board": name, **dataclasses.asdict(mode)}) + "\n")
         return
-    _print_rows([_mode_row(name, mode) for name, mode in found], "board", "mode", "#GPU", "#SMs", "#memory", "host",
-                "#budget")  # fmt: skip
+    _print_rows([_mode_row(name, mode) for name, mode in board_rows], "board", "mode", "#GPU", "#SMs", "#memory",
+                "host", "#budget")  # fmt: skip
 
 
 def runners(json: bool = shared.JSON) -> None:

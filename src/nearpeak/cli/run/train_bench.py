@@ -98,7 +98,7 @@ def run(
         matrix, folder or file.with_suffix(".runs"), data or cache_folder() / "train-bench", store=place,
         campaign=campaign, revision=revision_of(repository, commit), branch=branch, changes_modes=modes,
         budget_s=shared.seconds_of(budget, "--budget") if budget else float("inf"),
-        told=_tell,
+        report_cell=_tell,
     )  # fmt: skip
     shared.tell(lambda: report.document_of(answer), lambda: report.to_json(answer), json=json)
 

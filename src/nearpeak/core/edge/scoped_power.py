@@ -72,7 +72,7 @@ def scope_of(text: str) -> PowerScope:
     <PowerScope.VDD_IN: 'vdd_in'>
     """
     names = {scope.value: scope for scope in PowerScope}
-    found = names.get(text.strip().lower().removeprefix("vdd_cpu_gpu_cv") or "cpu_gpu_cv")
-    if found is None:
+    stated = names.get(text.strip().lower().removeprefix("vdd_cpu_gpu_cv") or "cpu_gpu_cv")
+    if stated is None:
         raise SpecError(f"power scope {text!r}: is not one of {', '.join(names)}")
-    return found
+    return stated

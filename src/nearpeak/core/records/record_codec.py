@@ -91,10 +91,10 @@ class Codec:
 
     def converter(self, hint: Any) -> Converter:
         """Return the converter of values annotated as `hint`."""
-        found = self._made.get(hint)
-        if found is None:
-            found = self._made[hint] = self._types.get(hint) or self._converter(hint)
-        return found
+        known = self._made.get(hint)
+        if known is None:
+            known = self._made[hint] = self._types.get(hint) or self._converter(hint)
+        return known
 
     def _converter(self, hint: Any) -> Converter:
         origin, arguments = get_origin(hint), get_args(hint)
@@ -124,7 +124,7 @@ class Codec:
         if is_dataclass(cls):
             return self._dataclass(cls)
         if issubclass(cls, Enum):
-            return Converter(lambda value: value.value, choice({one.value: one for one in cls}))
+            return Converter(lambda value: value.value, choice({member.value: member for member in cls}))
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             hints = get_type_hints(cls)
             write, read = fixed_converter([self.converter(hints[name]) for name in cls._fields])
@@ -133,17 +133,17 @@ class Codec:
 
     def _dataclass(self, cls: Any) -> Converter:
         shape, hints = self._shapes.get(cls, Shape()), get_type_hints(cls)
-        defaults = {one.name: _default(one) for one in fields(cls)}
+        defaults = {attribute.name: _default(attribute) for attribute in fields(cls)}
         undefined = {name for name, default in defaults.items() if default is MISSING}
         absent = {**dict.fromkeys(undefined & {*shape.brief}), **shape.omitted}
         entries = [
             _Entry(
-                name=one.name, key=shape.names.get(one.name, one.name),
-                converter=shape.fields.get(one.name) or self.converter(hints[one.name]),
-                default=absent.get(one.name, defaults[one.name]), is_brief=one.name in shape.brief,
-                is_required=one.name in undefined - absent.keys() or one.name in shape.required,
+                name=attribute.name, key=shape.names.get(attribute.name, attribute.name),
+                converter=shape.fields.get(attribute.name) or self.converter(hints[attribute.name]),
+                default=absent.get(attribute.name, defaults[attribute.name]), is_brief=attribute.name in shape.brief,
+                is_required=attribute.name in undefined - absent.keys() or attribute.name in shape.required,
             )
-            for one in fields(cls) if one.name not in shape.omitted
+            for attribute in fields(cls) if attribute.name not in shape.omitted
         ]  # fmt: skip
         if shape.as_row:
             return Converter(_row_writer(entries), _row_reader(cls, entries, absent))
@@ -158,8 +158,8 @@ class Codec:
         by_class = {_class_of(member): converter.write for member, converter in inner}
 
         def write(value: Any) -> Any:
-            one = by_class.get(type(value))
-            return value if one is None else one(value)
+            writer = by_class.get(type(value))
+            return value if writer is None else writer(value)
 
         return Converter(write, _union_reader(members, inner))
 
@@ -177,11 +177,11 @@ class _Entry(NamedTuple):
 
 def defaulted(cls: Any) -> tuple[str, ...]:
     """Return the fields of a dataclass that have a default value."""
-    return tuple(one.name for one in fields(cls) if _default(one) is not MISSING)
+    return tuple(attribute.name for attribute in fields(cls) if _default(attribute) is not MISSING)
 
 
-def _default(one: Field[Any]) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
+def _default(attribute: Field[Any]) -> Any:
+    return attribute.default if attribute.default_factory is MISSING else attribute.default_factory()
 
 
 def _class_of(hint: Any) -> Any:
@@ -192,13 +192,15 @@ def _union_reader(members: Sequence[Any], inner: Sequence[tuple[Any, Converter]]
     readers = {member: converter.read for member, converter in inner}
     if float in readers:
         readers.setdefault(int, readers[float])
-    lists = [one.read for member, one in inner if _class_of(member) in (tuple, Sequence)]
+    lists = [inner_converter.read for member, inner_converter in inner if _class_of(member) in (tuple, Sequence)]
     objects = [
-        ({one.name for one in fields(member)} - {*defaulted(member)}, one.read)
-        for member, one in inner
+        ({attribute.name for attribute in fields(member)} - {*defaulted(member)}, inner_converter.read)
+        for member, inner_converter in inner
         if is_dataclass(member)
     ]
-    objects += [(set(), one.read) for member, one in inner if _class_of(member) in (dict, Mapping)]
+    objects += [
+        (set(), inner_converter.read) for member, inner_converter in inner if _class_of(member) in (dict, Mapping)
+    ]
     is_optional = NoneType in members
     wanted = " or ".join(WORDS.get(member, getattr(member, "__name__", str(member))) for member, _ in inner)
 
@@ -211,17 +213,17 @@ def _union_reader(members: Sequence[Any], inner: Sequence[tuple[Any, Converter]]
         if kind is list and lists:
             return lists[0](raw)
         if kind is dict:
-            for keys, one in objects:
+            for keys, reader in objects:
                 if keys <= raw.keys():
-                    return one(raw)
+                    return reader(raw)
         raise misfit(raw, wanted)
 
     return read
 
 
 def _object_writer(entries: Sequence[_Entry]) -> Callable[[Any], dict[str, Any]]:
-    always = [(one.name, one.key, one.converter.write) for one in entries if not one.is_brief]
-    brief = [(one.name, one.key, one.converter.write, one.default) for one in entries if one.is_brief]
+    always = [(entry.name, entry.key, entry.converter.write) for entry in entries if not entry.is_brief]
+    brief = [(entry.name, entry.key, entry.converter.write, entry.default) for entry in entries if entry.is_brief]
 
     def write(value: Any) -> dict[str, Any]:
         record = {}
@@ -240,8 +242,8 @@ def _object_writer(entries: Sequence[_Entry]) -> Callable[[Any], dict[str, Any]]
 def _object_reader(
     cls: Any, entries: Sequence[_Entry], absent: Mapping[str, Any], *, strict: bool, null_is_absent: bool
 ) -> Callable[[Any], Any]:
-    readers = {one.key: (one.name, one.converter.read) for one in entries}
-    required = [one.key for one in entries if one.is_required]
+    readers = {entry.key: (entry.name, entry.converter.read) for entry in entries}
+    required = [entry.key for entry in entries if entry.is_required]
     listed = ", ".join(readers)
 
     def read(raw: Any) -> Any:
@@ -270,9 +272,9 @@ def _object_reader(
 def _row_writer(entries: Sequence[_Entry]) -> Callable[[Any], list[Any]]:
     def write(value: Any) -> list[Any]:
         row = []
-        for one in entries:
-            part, convert = getattr(value, one.name), one.converter.write
-            if one.is_brief and part == one.default:
+        for entry in entries:
+            part, convert = getattr(value, entry.name), entry.converter.write
+            if entry.is_brief and part == entry.default:
                 break
             row.append(part if convert is None else convert(part))
         return row

@@ -65,8 +65,8 @@ class EngineFit:
 
     def error_ratio(self, *, is_after: bool) -> float:
         """Return the median of the relative errors before or after the fit."""
-        found = sorted(
+        ratios = sorted(
             abs((point.after_s if is_after else point.before_s) / point.measured_s - 1) for point in self.points
         )
-        middle = len(found) // 2
-        return found[middle] if len(found) % 2 else (found[middle - 1] + found[middle]) / 2
+        middle = len(ratios) // 2
+        return ratios[middle] if len(ratios) % 2 else (ratios[middle - 1] + ratios[middle]) / 2

@@ -103,8 +103,8 @@ def batch_of(tokens_per_step: float, sequence: int, device_count: int) -> int:
 def _undivided(values: Mapping[str, Any], degrees: Mapping[str, int], inner: int, device_count: int) -> str:
     """Return the error for degrees that do not divide the devices, with the nearest tensor-parallel degrees that do."""
     if "tile_row_count" in values or "has_branches" in values:
-        own = {"tiles": degrees["cp"], "branches": degrees["tp"], "stages": degrees["pp"]}
-        stated = " × ".join(f"{count} {name}" for name, count in own.items() if count > 1)
+        fixed = {"tiles": degrees["cp"], "branches": degrees["tp"], "stages": degrees["pp"]}
+        stated = " × ".join(f"{count} {name}" for name, count in fixed.items() if count > 1)
         return f"--parallel: {stated} of a replica do not divide {device_count} devices; fewer would"
     others = inner // degrees["tp"]
     fitting = [degree for degree in range(1, device_count + 1) if device_count % (degree * others) == 0]

@@ -89,8 +89,8 @@ class TuningSpace:
                 if setting == value and isinstance(setting, bool) == isinstance(value, bool)
             ]
             if not same:
-                given = ", ".join(map(str, parameter.settings))
-                raise SpecError(f"{where}: {parameter.name} = {shown(value)} is none of its values: {given}")
+                settings = ", ".join(map(str, parameter.settings))
+                raise SpecError(f"{where}: {parameter.name} = {shown(value)} is none of its values: {settings}")
             values.append(same[0])
         return tuple(values)
 

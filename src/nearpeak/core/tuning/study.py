@@ -133,9 +133,9 @@ class Study:
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
         best = self.best
-        found = {"best": None if best is None else best.position, "front": [trial.position for trial in self.front]}
+        places = {"best": None if best is None else best.position, "front": [trial.position for trial in self.front]}
         plain: dict[str, Any] = STUDIES.plain(self)
-        return STUDY.head() | plain | found
+        return STUDY.head() | plain | places
 
 
 STUDIES = Codec()

@@ -154,7 +154,7 @@ def _check_pattern(pattern: Pattern) -> None:
 def _shared(values: Sequence[Any], records: Sequence[Any]) -> tuple[Any, ...]:
     """Return the values, one object for equal records: calls are counted by the identity of their cases."""
     first: dict[str, Any] = {}
-    return tuple(first.setdefault(canonical_json(one), value) for value, one in zip(values, records, strict=True))
+    return tuple(first.setdefault(canonical_json(record), value) for value, record in zip(values, records, strict=True))
 
 
 def _numbered(values: Sequence[Any]) -> Converter:

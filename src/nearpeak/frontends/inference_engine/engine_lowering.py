@@ -124,10 +124,10 @@ def _rebuilt(
     written = {use.buffer for group in groups for use in group.call.writes}
     read = {use.buffer for group in groups for use in group.call.reads}
     moved = _moved_outputs(workload, sources, written)
-    kept = (
+    read_buffers = (
         read | moved | {place for place, buffer in enumerate(workload.buffers) if buffer.kind in ("output", "kv_cache")}
     )
-    calls = tuple(group.finished(kept, scales) for group in groups)
+    calls = tuple(group.finished(read_buffers, scales) for group in groups)
     places = {group.position: place for place, group in enumerate(groups) if group.is_unchanged}
     buffers = [
         dataclasses.replace(

@@ -38,14 +38,14 @@ class KernelGroup:
         )  # fmt: skip
         self.is_unchanged = False
 
-    def finished(self, kept: Set[int], scales: Mapping[int, float]) -> Call:
+    def finished(self, read_buffers: Set[int], scales: Mapping[int, float]) -> Call:
         """Return the call without results that nobody reads, its storages scaled to their formats.
 
         Args:
-            kept: storages that are read, or returned.
+            read_buffers: storages that are read, or returned.
             scales: new over old bytes by storage, where they differ.
         """
-        writes = tuple(use for use in self.call.writes if use.buffer in kept) or self.call.writes[-1:]
+        writes = tuple(use for use in self.call.writes if use.buffer in read_buffers) or self.call.writes[-1:]
         is_same = self.case is self.call.case and not any(use.buffer in scales for use in (*self.call.reads, *writes))
         keeps_form = is_same and self.is_unchanged
         return dataclasses.replace(

@@ -49,9 +49,9 @@ def fix_inputs(onnx: Any, graph: Any, options: CaptureOptions) -> tuple[tuple[st
             guesses += _guess(item, symbols)
     missing = [problem for item in left for problem in _fill_shape(item, options.batch, symbols)]
     if missing:
-        asked = "; ".join(what for what, _ in missing)
-        given = " ".join(dict.fromkeys(how for _, how in missing))
-        raise SpecError(f"{asked}: give {given}, or --guess-sizes for usual extents")
+        unsized = "; ".join(what for what, _ in missing)
+        options_text = " ".join(dict.fromkeys(how for _, how in missing))
+        raise SpecError(f"{unsized}: give {options_text}, or --guess-sizes for usual extents")
     first = [int(dims[0].dim_value) if (dims := item.type.tensor_type.shape.dim) else 1 for item in left]
     if options.batch is not None and first and options.batch not in first:
         raise SpecError(

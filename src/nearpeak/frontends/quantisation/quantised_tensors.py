@@ -122,5 +122,5 @@ def built(name: str, func: Any, args: Any, kwargs: Any) -> Any:
     from torch.utils._pytree import tree_map_only
 
     with _disable_current_modes():
-        given = tree_map_only(FakeTensor, lambda fake: torch.ones(fake.shape, dtype=fake.dtype), (args, kwargs))
-        return func(*given[0], **given[1])
+        real = tree_map_only(FakeTensor, lambda fake: torch.ones(fake.shape, dtype=fake.dtype), (args, kwargs))
+        return func(*real[0], **real[1])

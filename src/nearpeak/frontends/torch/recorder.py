@@ -179,10 +179,10 @@ class Recorder:
     def _note_guess(self, plan: Plan, at: int, operands: list[_Operand], results: list[_Operand]) -> None:
         """Note the calls from `at` on as handling a guessed number of elements, and their results as being so many."""
         self.builder.guessed += range(at, len(self.builder.calls))
-        own = {operand.number for operand in operands}
+        inputs = {operand.number for operand in operands}
         if plan.packet.rstrip("_").startswith(_SHAPED_BY_SELF) and operands[0].number not in self._unsized:
             return
-        self._unsized.update(r.number for r in results if r.layout.shape and r.number not in own)
+        self._unsized.update(r.number for r in results if r.layout.shape and r.number not in inputs)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:
         """Return what the mask of an attention leaves alive, none when its values are data."""

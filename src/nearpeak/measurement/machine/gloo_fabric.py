@@ -106,11 +106,11 @@ def timed_collectives(
                 calls[kind, size] = (call, _repeats(call, budget_s / ROUND_COUNT))
         except (RuntimeError, NotImplementedError):
             continue  # a kind that gloo lacks; all ranks leave it out
-    found: dict[tuple[str, int], list[tuple[float, float]]] = {key: [] for key in calls}
+    spans: dict[tuple[str, int], list[tuple[float, float]]] = {key: [] for key in calls}
     for _ in range(ROUND_COUNT):
         for (kind, size), (call, repeats) in calls.items():
-            found[kind, size] += _spans(call, repeats)
-    return found
+            spans[kind, size] += _spans(call, repeats)
+    return spans
 
 
 def _repeats(call: Callable[[], None], budget_s: float) -> int:
@@ -148,7 +148,7 @@ def _call(kind: str, size: int, rank: int, rank_count: int) -> Callable[[], None
     from torch import distributed
 
     part = max(size // 4 // rank_count, 1)
-    whole, own = torch.zeros(part * rank_count), torch.zeros(part)
+    whole, shard = torch.zeros(part * rank_count), torch.zeros(part)
 
     def message() -> None:
         if rank == 0:
@@ -160,8 +160,8 @@ def _call(kind: str, size: int, rank: int, rank_count: int) -> Callable[[], None
     scatter = getattr(distributed, "reduce_scatter_single", distributed.reduce_scatter_tensor)
     calls: Mapping[str, Callable[[], Any]] = {
         "all_reduce": lambda: distributed.all_reduce(whole),
-        "all_gather": lambda: gather(whole, own),
-        "reduce_scatter": lambda: scatter(own, whole),
+        "all_gather": lambda: gather(whole, shard),
+        "reduce_scatter": lambda: scatter(shard, whole),
         "all_to_all": lambda: distributed.all_to_all_single(torch.empty_like(whole), whole),
         "broadcast": lambda: distributed.broadcast(whole, 0),
         "send": message,

@@ -72,9 +72,9 @@ def _own_s() -> float:
     """Return the CPU time of this process and all below it, those that ended included."""
     import psutil
 
-    own = psutil.Process()
+    this_process = psutil.Process()
     total_s = 0.0
-    for process in (own, *own.children(recursive=True)):
+    for process in (this_process, *this_process.children(recursive=True)):
         try:
             times = process.cpu_times()
         except psutil.Error:  # it ended meanwhile, and is in its parent's

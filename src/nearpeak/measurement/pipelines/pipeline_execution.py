@@ -133,8 +133,8 @@ class _Executor:
         function = self.functions[row.name]
         with stage(row.name):
             result = function(*arguments)
-        taken, given = array_bytes(arguments), array_bytes(result)
-        recorder.spans[-1] = replace(recorder.spans[-1], in_bytes=taken, out_bytes=given)
+        taken, sent = array_bytes(arguments), array_bytes(result)
+        recorder.spans[-1] = replace(recorder.spans[-1], in_bytes=taken, out_bytes=sent)
         return result
 
     def _inference(

@@ -56,7 +56,7 @@ def serve_rounds(preload: Sequence[str]) -> None:
     adopt_orphans()
     for module in preload:
         load(module)
-    own = frozenset(process.pid for process in descendants(os.getpid()))
+    helpers = frozenset(process.pid for process in descendants(os.getpid()))
     gc.collect()
     gc.freeze()
     while line := sys.stdin.readline():
@@ -69,7 +69,7 @@ def serve_rounds(preload: Sequence[str]) -> None:
             _round(json.loads(line), write)
         os.close(write)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        end_all(lambda: [process for process in descendants(os.getpid()) if process.pid not in own])
+        end_all(lambda: [process for process in descendants(os.getpid()) if process.pid not in helpers])
         with os.fdopen(read, encoding="utf-8") as names:
             for name in names.read().split():
                 load(name)

@@ -25,7 +25,8 @@ def code_version() -> str:
 
 def run_matrix(
     cells: Iterable[TrainingCell], journal: RunJournal, execute: Execute, *, version: str,
-    until_s: float = float("inf"), changes_modes: bool = False, told: Callable[[TrainingCell], None] | None = None,
+    until_s: float = float("inf"), changes_modes: bool = False,
+    report_cell: Callable[[TrainingCell], None] | None = None,
 ) -> Iterator[Step]:  # fmt: skip
     """Run what is not done yet, and yield each cell as it then stands; those that were done before first as they come.
 
@@ -34,7 +35,7 @@ def run_matrix(
         changes_modes: whether the power mode of the board may be set; else cells of other modes are `refused`, which is
             no failure.
         until_s: moment of `time.monotonic` after which no cell is begun; the others are yielded as `planned`.
-        told: is called before a cell is run.
+        report_cell: is called before a cell is run.
     """
     for cell in cells:
         key, mode = cell.key(version), present_mode()
@@ -43,8 +44,8 @@ def run_matrix(
             yield cell, "refused", words, None
             continue
         while journal.state(key) not in ("done", "quarantined") and time.monotonic() < until_s:
-            if told is not None:
-                told(cell)
+            if report_cell is not None:
+                report_cell(cell)
             journal.begin(key)
             try:
                 if cell.mode not in (HERE, present_mode()):
@@ -54,7 +55,7 @@ def run_matrix(
                 journal.fail(key, str(error))
             else:
                 journal.finish(key, json.dumps(CODEC.plain(log), allow_nan=False).encode())
-        state, kept = journal.state(key), None
+        state, cell_log = journal.state(key), None
         if state == "done":
-            kept = CODEC.value(json.loads(journal.result(key)), CellLog, cell.label)
-        yield cell, state if state in ("done", "quarantined") else "planned", journal.reason(key), kept
+            cell_log = CODEC.value(json.loads(journal.result(key)), CellLog, cell.label)
+        yield cell, state if state in ("done", "quarantined") else "planned", journal.reason(key), cell_log

@@ -71,7 +71,7 @@ def _from_onnx(site: OnnxSite) -> Match:
     return converted(site.tensor(0), site.outputs[0])
 
 
-_WHOLE = tuple(f"out_dtype={one.name}" for one in DTYPES.values() if one.kind == "int")
+_WHOLE = tuple(f"out_dtype={dtype.name}" for dtype in DTYPES.values() if dtype.kind == "int")
 OPERATOR = Operator(
     forward=cast,
     family="pointwise",

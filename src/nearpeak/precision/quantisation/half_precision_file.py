@@ -24,15 +24,15 @@ def in_bf16(onnx: Any, model: Any) -> Any:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph = made.graph
-    kept = {
+    unchanged = {
         node.input[place] for node in graph.node for place in _KEPT.get(node.op_type, ()) if place < len(node.input)
     }  # fmt: skip
     for item in (*graph.input, *graph.output, *graph.value_info):
-        if item.type.tensor_type.elem_type == single and item.name not in kept:
+        if item.type.tensor_type.elem_type == single and item.name not in unchanged:
             item.type.tensor_type.elem_type = half
-    tensors = [item for item in graph.initializer if item.name not in kept]
+    tensors = [item for item in graph.initializer if item.name not in unchanged]
     for node in graph.node:
-        is_kept = any(name in kept for name in node.output)
+        is_kept = any(name in unchanged for name in node.output)
         for attribute in node.attribute:
             if attribute.HasField("t") and not is_kept:
                 tensors.append(attribute.t)

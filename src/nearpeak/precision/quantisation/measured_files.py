@@ -183,6 +183,6 @@ def _with_accuracy(runtime: Any, path: Path, run: SchemeRun, batches: Sequence[F
     class_count = answers[0].size // len(answers[0])
     if labels.max() >= class_count:
         raise SpecError(f"--labels: holds class {labels.max()}; the model tells {class_count} classes apart, from 0")
-    given = np.concatenate([answer.reshape(len(answer), -1).argmax(1) for answer in answers])
-    right = float((given == labels[: len(given)]).mean())
+    predicted = np.concatenate([answer.reshape(len(answer), -1).argmax(1) for answer in answers])
+    right = float((predicted == labels[: len(predicted)]).mean())
     return replace(run, accuracy=Accuracy(right_ratio=(right,), trained="" if run.scheme == "fp32" else "ptq"))

@@ -65,11 +65,11 @@ def _path(left: Sequence[dict[int, float]], source: int, sink: int) -> list[tupl
 
 def _reached(left: Sequence[dict[int, float]], sink: int) -> set[int]:
     """Return the nodes from which there is room to the sink."""
-    found, waiting = {sink}, deque([sink])
+    reached, waiting = {sink}, deque([sink])
     while waiting:
         node = waiting.popleft()
         for other in left[node]:
-            if other not in found and left[other].get(node, 0.0) > _LEAST:
-                found.add(other)
+            if other not in reached and left[other].get(node, 0.0) > _LEAST:
+                reached.add(other)
                 waiting.append(other)
-    return found
+    return reached

@@ -33,8 +33,8 @@ def accuracy_verdicts_of(table: PrecisionTable) -> tuple[str, ...]:
     """Return a sentence for each precision that was quantised: what it loses against fp32 trained as long."""
     sentences = []
     for row in table.rows:
-        by_way = {one.trained: one for one in row.trained if one.trained in ("ptq", "qat")}
-        parts = [f"{way} {_lost(one)}" for way, one in by_way.items()]
+        by_way = {accuracy.trained: accuracy for accuracy in row.trained if accuracy.trained in ("ptq", "qat")}
+        parts = [f"{way} {_lost(accuracy)}" for way, accuracy in by_way.items()]
         if len(by_way) == 2:
             gain = 100 * (by_way["qat"].mean_ratio - by_way["ptq"].mean_ratio)
             worth = "worth training" if gain > _SAME_POINTS else "training gains nothing to speak of"

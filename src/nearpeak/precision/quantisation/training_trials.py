@@ -43,7 +43,7 @@ def trained_accuracies(
     make, library = task_function(source), _library()
     torch = torch_or_refusal("precision --qat")
     base, control = list[float](), list[float]()
-    found: dict[tuple[str, str], list[float]] = {}
+    ratios: dict[tuple[str, str], list[float]] = {}
     for seed in range(seed_count):
         torch.manual_seed(seed)
         task = _task(make(seed), source)
@@ -53,18 +53,18 @@ def trained_accuracies(
             torch.manual_seed(seed)
             model = _quantised(library, task, WIDTHS[name])
             if name in ptq:
-                found.setdefault((name, "ptq"), []).append(_right(task, model))
+                ratios.setdefault((name, "ptq"), []).append(_right(task, model))
             if name in qat:
-                found.setdefault((name, "qat"), []).append(_right(task, _fitted(task, model, epoch_count)))
+                ratios.setdefault((name, "qat"), []).append(_right(task, _fitted(task, model, epoch_count)))
     accuracies: dict[str, tuple[Accuracy, ...]] = {
         "fp32": (
             Accuracy(right_ratio=tuple(control), control_ratio=tuple(control), trained="control"),
             Accuracy(right_ratio=tuple(base), control_ratio=tuple(control), trained="as made"),
         )
     }
-    for (name, how), values in found.items():
-        one = Accuracy(right_ratio=tuple(values), control_ratio=tuple(control), trained=how)
-        accuracies[name] = (*accuracies.get(name, ()), one)
+    for (name, how), values in ratios.items():
+        accuracy = Accuracy(right_ratio=tuple(values), control_ratio=tuple(control), trained=how)
+        accuracies[name] = (*accuracies.get(name, ()), accuracy)
     return accuracies
 
 

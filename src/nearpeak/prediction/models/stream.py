@@ -79,7 +79,7 @@ _LEAST = float(np.finfo(np.float64).tiny)
 """Stands for nothing where one divides by it."""
 _HOST_SHARPNESS = 12.0
 """Power at which the host's floor gives way to the kernel: measured corners are sharp."""
-_MEMORY = [[one.name for one in COEFFICIENTS].index(name) for name in ("read_ratio", "write_ratio")]
+_MEMORY = [[coefficient.name for coefficient in COEFFICIENTS].index(name) for name in ("read_ratio", "write_ratio")]
 _LEAST_BY_MEMORY = 0.6
 """Share of the rate of memory from which on kernels may be bound by it: element-wise ones reach 0.65 to 0.94."""
 

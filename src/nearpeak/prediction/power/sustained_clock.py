@@ -73,9 +73,9 @@ def _clock(target: Target, load: KernelLoad, joined: Callable[[Any], Any] = lamb
     left_w = board_w(target) - at_rest_w(target)
 
     def is_within(clock: Any) -> Any:
-        own = np.minimum(load.clock_ratio, clock)
-        time_s = load.clocked_s * load.clock_ratio / own + load.other_s
-        return joined(load.clocked_j * drawn_ratio(own) / own + load.steady_j - left_w * time_s) <= 0.0
+        capped = np.minimum(load.clock_ratio, clock)
+        time_s = load.clocked_s * load.clock_ratio / capped + load.other_s
+        return joined(load.clocked_j * drawn_ratio(capped) / capped + load.steady_j - left_w * time_s) <= 0.0
 
     free = is_within(1.0)
     low: Any = np.full(np.shape(free), LEAST_CLOCK_RATIO)
@@ -159,13 +159,13 @@ def sustained_predictions(target: Target, calls: Iterable[tuple[Case, Prediction
     calls = list(calls)
     if target.kind != "gpu" or target.power_w is None:
         return [prediction for _, prediction, _ in calls]
-    loads = [load_of_case(target, case, found) for case, found, _ in calls]
+    loads = [load_of_case(target, case, burst) for case, burst, _ in calls]
     known = [(load, count) for load, (_, _, count) in zip(loads, calls, strict=True) if load is not None]
     if not known:
         return [prediction for _, prediction, _ in calls]
     clock = sustained_clock(target, known)
     pairs = zip(calls, loads, strict=True)
-    return [found if load is None else at_clock(found, load, clock) for (_, found, _), load in pairs]
+    return [burst if load is None else at_clock(burst, load, clock) for (_, burst, _), load in pairs]
 
 
 def _unit_of(target: Target, cases: CaseColumns) -> str:

@@ -40,7 +40,7 @@ def _title(table: PrecisionTable) -> str:
     """Return the answer in one line: the fastest precision here, or on the first target."""
     timed = [row for row in table.rows if row.best is not None]
     if table.plain_s is not None and timed:
-        row = min(timed, key=lambda one: (one.best.measured_s if one.best else None) or 0.0)
+        row = min(timed, key=lambda timed_row: (timed_row.best.measured_s if timed_row.best else None) or 0.0)
         best = row.best
         if best is not None and best.measured_s is not None:
             ratio = table.plain_s / best.measured_s
@@ -54,13 +54,13 @@ def _title(table: PrecisionTable) -> str:
     if predicted:
         time_s, name = min((time_s or 0.0, name) for time_s, name in predicted)
         return f"{table.name}: {name} is expected to be fastest on {table.targets[0]}, {show(time_s, 's')}"
-    trained = [(row.precision, one) for row in table.rows for one in row.trained]
-    kept = [
-        (precision, one.trained) for precision, one in trained
-        if one.trained in ("ptq", "qat") and (one.difference_ratio or 0.0) >= -SAME_RATIO
+    trained = [(row.precision, accuracy) for row in table.rows for accuracy in row.trained]
+    accurate = [
+        (precision, accuracy.trained) for precision, accuracy in trained
+        if accuracy.trained in ("ptq", "qat") and (accuracy.difference_ratio or 0.0) >= -SAME_RATIO
     ]  # fmt: skip
-    if kept:
-        name, way = kept[-1]  # the narrowest, quantised in training only where that is needed
+    if accurate:
+        name, way = accurate[-1]  # the narrowest, quantised in training only where that is needed
         return f"{table.name}: {name} is as right as fp32 trained as long ({way})"
     words = "nothing narrower is as right as fp32 trained as long" if trained else "at each precision"
     return f"{table.name}: {words}"
@@ -100,12 +100,12 @@ def _main(table: PrecisionTable) -> Table:
     heads += [f"#{'+' if many or long else ''}weight_bytes|weights"]
     heads += ["#+activation_bytes|activations", "#accuracy"]
     rows = [_cells(table, row) for row in table.rows]
-    kept = [
+    filled = [
         place for place, head in enumerate(heads)
         if place == 0 or any(row[place].value is not None for row in rows)
     ]  # fmt: skip
     return Table(
-        columns=columns(*(heads[place] for place in kept)), rows=[[row[place] for place in kept] for row in rows]
+        columns=columns(*(heads[place] for place in filled)), rows=[[row[place] for place in filled] for row in rows]
     )
 
 

@@ -68,10 +68,10 @@ def _second(planned: PlannedEdge, best: ModeRow) -> str:
     if not planned.runner_up:
         return "No other mode keeps the limits." if planned.limits else ""
     second = planned.row(planned.runner_up)
-    own, other = (_objective(planned, row) for row in (best, second))
-    if own is None or other is None:
+    first, other = (_objective(planned, row) for row in (best, second))
+    if first is None or other is None:
         return ""
-    gain = f"{whole_percent(other.value / own.value - 1)} more {planned.objective}"
+    gain = f"{whole_percent(other.value / first.value - 1)} more {planned.objective}"
     tail = "resolved" if planned.is_resolved else "not resolved: measure both"
     return f"Next is {second.mode.name}, {gain} ({tail})."
 

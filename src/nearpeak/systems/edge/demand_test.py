@@ -122,7 +122,7 @@ def queue_response(tasks: Sequence[EngineTask], place: int, jitters: Sequence[in
     (4, 1)
     """
     last = _busy_period(tasks, jitters or (0,) * len(tasks))
-    own, series = tasks[place], []
+    queued, series = tasks[place], []
     late = jitters or (0,) * len(tasks)
     waits = [0 if jitters or other <= place else 1 for other in range(len(tasks))]
     for task, wait, jitter in zip(tasks, waits, late, strict=True):
@@ -132,7 +132,7 @@ def queue_response(tasks: Sequence[EngineTask], place: int, jitters: Sequence[in
     for task, wait, jitter in zip(tasks, waits, late, strict=True):
         work += np.maximum((points - wait + jitter) // task.period + 1, 0) * task.time
     best = int(np.argmax(work - points))
-    return max(int(work[best] - points[best]), own.time), int(points[best])
+    return max(int(work[best] - points[best]), queued.time), int(points[best])
 
 
 def _busy_period(tasks: Sequence[EngineTask], jitters: Sequence[int]) -> int:

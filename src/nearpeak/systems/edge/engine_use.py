@@ -105,10 +105,10 @@ def stage_windows(stream: SensorStream, shared: Mapping[str, EngineLoad]) -> tup
         if windows[busiest] >= 2 * stream.stages[busiest].time_ns:
             return tuple(windows)
     slack, whole = stream.deadline_ns - stream.time_ns, sum(weights)
-    divided, done, given = [], 0, 0
+    divided, done, assigned_ns = [], 0, 0
     for stage, weight in zip(stream.stages, weights, strict=True):
         done += weight
         upto = slack * done // whole
-        divided.append(stage.time_ns + upto - given)
-        given = upto
+        divided.append(stage.time_ns + upto - assigned_ns)
+        assigned_ns = upto
     return tuple(divided)

@@ -10,13 +10,13 @@ def pareto_places(times_s: Sequence[float], powers_w: Sequence[float]) -> set[in
     [0, 1]
     """
     order = sorted(range(len(times_s)), key=lambda place: (times_s[place], powers_w[place]))
-    kept, least_w, last = set[int](), float("inf"), (float("nan"), float("nan"))
+    front, least_w, last = set[int](), float("inf"), (float("nan"), float("nan"))
     for place in order:
         point = times_s[place], powers_w[place]
         if powers_w[place] < least_w or point == last:
-            kept.add(place)
+            front.add(place)
             least_w, last = powers_w[place], point
-    return kept
+    return front
 
 
 def ranked(values: Sequence[float | None], allowed: Sequence[bool]) -> list[int]:

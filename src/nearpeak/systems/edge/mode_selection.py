@@ -35,7 +35,7 @@ def informative_modes(inverse_rates: Any, known: Sequence[int] = (), count: int 
 
 def _best(features: Any, chosen: Sequence[int], left: Sequence[int]) -> int:
     """Return the position in `left` of the mode that adds most: the largest variance of its prediction."""
-    own = features[list(chosen)]
-    inverse = np.linalg.inv(own.T @ own + _RIDGE * np.eye(features.shape[1]))
+    rows = features[list(chosen)]
+    inverse = np.linalg.inv(rows.T @ rows + _RIDGE * np.eye(features.shape[1]))
     gains = [float(features[place] @ inverse @ features[place]) for place in left]
     return int(np.argmax(gains))

@@ -86,9 +86,9 @@ def reference_prior(samples: Sequence[Mapping[int, float]], count: int) -> Any:
 
 def _ratio(columns: Any, places: Sequence[int], ratios: Any) -> Any:
     """Return the logarithm of the ratio in every mode: mean and exponents, which are shrunk to zero."""
-    own = columns[list(places)]
-    middle, mean = own.mean(0), ratios.mean()
-    centred = own - middle
+    profiled = columns[list(places)]
+    middle, mean = profiled.mean(0), ratios.mean()
+    centred = profiled - middle
     ridge = (NOISE / SLOPE_PRIOR) ** 2 * np.eye(columns.shape[1])
     slopes = np.linalg.solve(centred.T @ centred + ridge, centred.T @ (ratios - mean))
     return mean + (columns - middle) @ slopes

@@ -40,17 +40,17 @@ def stage_times(recording: StageRecording, models: frozenset[str]) -> tuple[Stag
     for path in _ordered(rows):
         spans, count = rows[path], len(recording.walls_ns)
         parts = [times for other, times in totals.items() if other[:-1] == path]
-        own = [total - sum(times[turn] for times in parts) for turn, total in enumerate(totals[path])]
+        self_ns = [total - sum(times[turn] for times in parts) for turn, total in enumerate(totals[path])]
         calls = sorted(span.stop_ns - span.start_ns for span in spans)
-        taken, given = (sum(values) / count for values in
+        taken, sent = (sum(values) / count for values in
                         ([span.in_bytes for span in spans], [span.out_bytes for span in spans]))  # fmt: skip
         is_model = path[-1] in models and len(path) == 1
         busy = [sum(span.cpu_ns for span in spans if span.round == turn) for turn in rounds]
         answers.append(StageTime(
             name="/".join(path), is_model=is_model, outer_count=len(path) - 1, call_count=round(len(spans) / count),
-            time_s=median(totals[path]) / 1e9, own_s=median(own) / 1e9, cpu_s=median(busy) / 1e9,
-            p50_s=_quantile(calls, 0.5) / 1e9, p95_s=_quantile(calls, 0.95) / 1e9, in_bytes=taken, out_bytes=given,
-            driver_bytes=taken if is_model else taken + given,
+            time_s=median(totals[path]) / 1e9, own_s=median(self_ns) / 1e9, cpu_s=median(busy) / 1e9,
+            p50_s=_quantile(calls, 0.5) / 1e9, p95_s=_quantile(calls, 0.95) / 1e9, in_bytes=taken, out_bytes=sent,
+            driver_bytes=taken if is_model else taken + sent,
         ))  # fmt: skip
     return tuple(answers)
 

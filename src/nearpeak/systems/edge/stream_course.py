@@ -107,9 +107,9 @@ def refutation(rig: Rig, course: SimulatedCourse, reason: str) -> Schedulability
     index, frame = course.position
     stream = rig.streams[index]
     arrival = course.offsets_ns[index] + frame * stream.period_ns
-    own = [run for run in course.runs if run.stream == stream.name and run.item == frame]
+    stages = [run for run in course.runs if run.stream == stream.name and run.item == frame]
     last_stage = len(stream.stages) - 1
-    ends = [run.stop_ns for run in own if run.stage == last_stage]
+    ends = [run.stop_ns for run in stages if run.stage == last_stage]
     end = max(ends, default=arrival + stream.deadline_ns + 1)
     timeline = tuple(run for run in course.runs if run.stop_ns > arrival and run.start_ns < end)
     return Schedulability(

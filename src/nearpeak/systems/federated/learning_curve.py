@@ -43,12 +43,12 @@ class Learner:
 
     def update(self, client: int, parameters: Floats, number: int) -> Floats:
         """Return what a client makes of a model in its update of that number."""
-        own = self.data[client]
-        if not len(own.labels):
+        client_data = self.data[client]
+        if not len(client_data.labels):
             return parameters
         seed = (int(self.keys[client]) ^ (self.seed << 32) ^ number) % 2**63
         return network.trained(
-            self.layers, parameters, own.samples, own.labels, epoch_count=self.epoch_count,
+            self.layers, parameters, client_data.samples, client_data.labels, epoch_count=self.epoch_count,
             batch_count=self.batch_count, seed=seed,
         )  # fmt: skip
 
@@ -64,8 +64,8 @@ class Learner:
         """
         rows = np.broadcast_to(parameters, (len(self.data), self.layers.parameter_count))
         return float(np.mean([
-            network.accuracy(self.layers, row, own.held_samples, own.held_labels)
-            for row, own in zip(rows, self.data, strict=True)
+            network.accuracy(self.layers, row, client_data.held_samples, client_data.held_labels)
+            for row, client_data in zip(rows, self.data, strict=True)
         ]))  # fmt: skip
 
 
@@ -148,9 +148,9 @@ def own_models(
         for client in order:
             models[client] = learner.update(client, models[client], number)
         if (number + 1) % ESTIMATE_ROUNDS == 0:
-            found = weights(models, everyone) if weights else _estimated(learner, models, order)
+            pulls = weights(models, everyone) if weights else _estimated(learner, models, order)
             pull = pull.copy()
-            pull[order] = found[order]
+            pull[order] = pulls[order]
         means = {}
         for client in order.tolist():
             sources = order[pull[client, order] > 0]

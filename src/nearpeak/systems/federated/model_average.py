@@ -53,8 +53,8 @@ def source_weights(losses: Floats, spreads: Floats, counts: Floats, *, penalty: 
     [[1.0, 0.0], [0.0, 1.0]]
     """
     size = len(counts)
-    own = np.diag(losses)[:, None]
-    likely = np.exp(-0.5 * ((losses - own) / np.maximum(spreads, _LEAST_SPREAD)[:, None]) ** 2) * counts
+    own_loss = np.diag(losses)[:, None]
+    likely = np.exp(-0.5 * ((losses - own_loss) / np.maximum(spreads, _LEAST_SPREAD)[:, None]) ** 2) * counts
     likely /= likely.sum(axis=1, keepdims=True)
     even, chosen = counts / counts.sum(), np.tile(counts, (size, 1))
     for client in range(size):

@@ -62,9 +62,9 @@ def outcome_of(
         first: logs of the policy to compare with, of the same seeds.
     """
     columns, log = federation.columns(), logs[0]
-    rounds_s = np.concatenate([one.round_s for one in logs])
-    energies_j = [float(one.energy_j(columns).sum()) / federation.round_count for one in logs]
-    ratios = [one.total_s / other.total_s for one, other in zip(logs, first, strict=True)]
+    rounds_s = np.concatenate([course.round_s for course in logs])
+    energies_j = [float(course.energy_j(columns).sum()) / federation.round_count for course in logs]
+    ratios = [course.total_s / other.total_s for course, other in zip(logs, first, strict=True)]
     ends = [1.0, *(simulated_rounds(federation, policy, server, end=end).round_s.mean() / max(log.round_s.mean(), 1e-12)
             for end in ("low_s", "high_s"))]  # fmt: skip
     quantiles = np.quantile(rounds_s, (0.5, 0.9, 0.99, 1.0)).tolist()
@@ -72,13 +72,13 @@ def outcome_of(
         policy=policy.words, server=server.words, round_mean_s=float(rounds_s.mean()),
         low_s=float(rounds_s.mean() * min(ends)), high_s=float(rounds_s.mean() * max(ends)),
         quantiles_s=(quantiles[0], quantiles[1], quantiles[2], quantiles[3]),
-        total_s=float(np.mean([one.total_s for one in logs])),
+        total_s=float(np.mean([course.total_s for course in logs])),
         round_j=None if np.isnan(energies_j).any() else float(np.mean(energies_j)),
         round_bytes=round(int(log.down_bytes.sum() + log.up_bytes.sum()) / federation.round_count),
-        updates_count=float(np.mean([len(one.update_client) for one in logs])) / federation.round_count,
+        updates_count=float(np.mean([len(course.update_client) for course in logs])) / federation.round_count,
         late_count=int(log.late_count.sum()), lost_count=int(log.lost_count.sum()),
-        jain_ratio=float(np.mean([jain_index(one.counted_count) for one in logs])),
-        staleness_count=float(np.mean([one.staleness.mean() if len(one.staleness) else 0.0 for one in logs])),
+        jain_ratio=float(np.mean([jain_index(course.counted_count) for course in logs])),
+        staleness_count=float(np.mean([course.staleness.mean() if len(course.staleness) else 0.0 for course in logs])),
         estimate_ratio=log.estimate_s / log.total_s if log.total_s else 0.0,
         stragglers=_stragglers(federation.fleet, columns, log), groups=_groups(federation, columns, log),
         paired_ratio=(float(np.mean(ratios)), min(ratios), max(ratios)), curve=curve,
@@ -101,12 +101,12 @@ def _stragglers(fleet: Fleet, columns: Clients, log: RoundLog) -> tuple[Straggle
 def _groups(federation: Federation, columns: Clients, log: RoundLog) -> tuple[GroupOutcome, ...]:
     energy_j, rows = log.energy_j(columns), []
     for place, group in enumerate(federation.fleet.groups):
-        own = columns.group == place
-        first, client_j = int(np.argmax(own)), float(energy_j[own].mean())
+        in_group = columns.group == place
+        first, client_j = int(np.argmax(in_group)), float(energy_j[in_group].mean())
         rows.append(GroupOutcome(
             name=group.name, target=group.target, client_count=group.client_count, down_s=float(columns.down_s[first]),
             compute_s=float(columns.compute_s[first]), up_s=float(columns.up_s[first]),
-            asked_count=int(log.asked_count[own].sum()), counted_count=int(log.counted_count[own].sum()),
+            asked_count=int(log.asked_count[in_group].sum()), counted_count=int(log.counted_count[in_group].sum()),
             client_j=None if np.isnan(client_j) else client_j, source=federation.costs[group.name].source,
         ))  # fmt: skip
     return tuple(rows)

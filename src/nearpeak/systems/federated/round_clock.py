@@ -55,29 +55,32 @@ def synchronous_rounds(
         while not present.any():
             now_s = float(until_s.min())
             present, until_s = presence.at(now_s)
-        asked = chosen_clients(
+        chosen = chosen_clients(
             clients, policy, present, most, seed=seed, round_count=number, values=values
         )  # fmt: skip
         factor = factors(number) if factors is not None else clients.factors(seed, number)
-        compute_s = clients.compute_s[asked] * (1.0 if factor is None else factor[asked])
-        times = _round(clients, asked, compute_s, until_s[asked] - now_s, policy.deadline_s)
-        tally[0, asked] += 1
+        compute_s = clients.compute_s[chosen] * (1.0 if factor is None else factor[chosen])
+        times = _round(clients, chosen, compute_s, until_s[chosen] - now_s, policy.deadline_s)
+        tally[0, chosen] += 1
         for row, flags in enumerate((times.counted, times.late, times.lost), 1):
-            tally[row, asked] += flags
-        busy_s[asked] += times.busy_s
-        idle_s[asked] += times.end_s - times.busy_s
-        down[asked] += clients.model_bytes * (times.end_s >= clients.down_s[asked])
+            tally[row, chosen] += flags
+        busy_s[chosen] += times.busy_s
+        idle_s[chosen] += times.end_s - times.busy_s
+        down[chosen] += clients.model_bytes * (times.end_s >= clients.down_s[chosen])
         is_estimated = policy.name == "omnifedge" and (number + 1) % ESTIMATE_ROUNDS == 0
-        extra_s = _estimate(clients, asked, busy_s, idle_s, down) if is_estimated else 0.0
+        extra_s = _estimate(clients, chosen, busy_s, idle_s, down) if is_estimated else 0.0
         now_s += times.length_s + extra_s
         estimates_s += extra_s
         lengths[number] = now_s - begun_s
-        whole = asked[times.counted]
+        whole = chosen[times.counted]
         updates.append((whole, number, now_s))
         if len(whole):
-            ends_s = np.where(times.counted, clients.down_s[asked] + compute_s + clients.up_s[asked], -1.0)
+            ends_s = np.where(times.counted, clients.down_s[chosen] + compute_s + clients.up_s[chosen], -1.0)
             place = int(np.argmax(ends_s))
-            last[number], causes[number] = asked[place], straggler_cause(clients, asked, asked[place], compute_s[place])
+            last[number], causes[number] = (
+                chosen[place],
+                straggler_cause(clients, chosen, chosen[place], compute_s[place]),
+            )
     counts = np.array([len(whole) for whole, _, _ in updates])
     numbers = np.repeat([number for _, number, _ in updates], counts)
     return RoundLog(
@@ -89,11 +92,11 @@ def synchronous_rounds(
 
 
 def _round(
-    clients: Clients, asked: Ints, compute_s: Floats, leaves_s: Floats, deadline_s: float | None
+    clients: Clients, chosen: Ints, compute_s: Floats, leaves_s: Floats, deadline_s: float | None
 ) -> _Round:  # fmt: skip
     """Return who counts in a round and how long each client takes part; all times are from its begin."""
-    down_s = clients.down_s[asked]
-    end_s = down_s + compute_s + clients.up_s[asked]
+    down_s = clients.down_s[chosen]
+    end_s = down_s + compute_s + clients.up_s[chosen]
     lost = end_s > leaves_s
     late = ~lost & (end_s > (np.inf if deadline_s is None else deadline_s))
     counted = ~lost & ~late
@@ -108,17 +111,17 @@ def _round(
     return _Round(counted, late, lost, taken_s, busy_s, length_s)
 
 
-def _estimate(clients: Clients, asked: Ints, busy_s: Floats, idle_s: Floats, down: Ints) -> float:
+def _estimate(clients: Clients, chosen: Ints, busy_s: Floats, idle_s: Floats, down: Ints) -> float:
     """Add the cost of m² loss evaluations of per-client models to the columns; return the time that they take.
 
     Each client receives the models of the others and evaluates all of them on its held-out samples; the losses
     themselves are a few bytes and are not counted.
     """
-    others = len(asked) - 1
-    link_s = others * clients.down_s[asked]
-    work_s = len(asked) * HELD_RATIO * clients.sample_count[asked] * FORWARD_RATIO * clients.sample_s[asked]
+    others = len(chosen) - 1
+    link_s = others * clients.down_s[chosen]
+    work_s = len(chosen) * HELD_RATIO * clients.sample_count[chosen] * FORWARD_RATIO * clients.sample_s[chosen]
     length_s = float((link_s + work_s).max())
-    busy_s[asked] += work_s
-    idle_s[asked] += length_s - work_s
-    down[asked] += others * clients.model_bytes
+    busy_s[chosen] += work_s
+    idle_s[chosen] += length_s - work_s
+    down[chosen] += others * clients.model_bytes
     return length_s

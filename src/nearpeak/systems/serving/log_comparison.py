@@ -24,7 +24,7 @@ def logged_latencies(outcome: Outcome, measured_s: Mapping[str, Floats]) -> tupl
     Raises:
         SpecError: the log has another number of requests than the run.
     """
-    found = []
+    latencies = []
     for name in ("ttft", "tpot", "latency"):
         if (column := measured_s.get(name)) is None:
             continue
@@ -38,8 +38,8 @@ def logged_latencies(outcome: Outcome, measured_s: Mapping[str, Floats]) -> tupl
         values = {"mean": tuple(float(side.mean()) for side in sides)} | {
             statistic: tuple(quantile(side, share) for side in sides) for statistic, share in _SHARES.items()
         }
-        found += [
+        latencies += [
             LoggedLatency(name=name, statistic=statistic, measured_s=pair[0], predicted_s=pair[1],
                           request_count=int(is_known.sum())) for statistic, pair in values.items()
         ]  # fmt: skip
-    return tuple(found)
+    return tuple(latencies)

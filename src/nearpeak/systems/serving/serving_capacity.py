@@ -179,8 +179,8 @@ def _half_ratio(
     if len(holds) < 2:
         return 0.0
     rates = [
-        _seed_rate({rate: each[place] for rate, each in passes.items()}, one, tolerance_ratio)
-        for place, one in enumerate(holds)
+        _seed_rate({rate: each[place] for rate, each in passes.items()}, is_held, tolerance_ratio)
+        for place, is_held in enumerate(holds)
     ]
     mean, half = mean_interval(np.array(rates))
     return half / mean

@@ -59,22 +59,24 @@ def token_calls(rank: Rank, tokens: int, *, is_prompt: bool = False) -> Iterator
         tokens: tokens of the whole step; groups that attend to different sequences hold equal parts of them.
         is_prompt: whether latent attention expands keys and values instead of absorbing their products.
     """
-    own = -(-tokens // rank.layout.attention_dp)
+    rank_tokens = -(-tokens // rank.layout.attention_dp)
     batch = (
-        ServingBatch(prefills=((own, 0),)) if is_prompt else ServingBatch(decode_count=own, decode_cached_tokens=own)
+        ServingBatch(prefills=((rank_tokens, 0),))
+        if is_prompt
+        else ServingBatch(decode_count=rank_tokens, decode_cached_tokens=rank_tokens)
     )
     yield from _step_calls(rank, embedding_calls(rank.shape, layer_layout(rank.layout), batch).forward, 1)
     for calls, count in _layers(rank, batch):
         yield from _step_calls(rank, (call for call in calls if call.name not in ATTENTION), count)
     if rank.layout.pp > 1:
-        sent = case("collective", kind="send", ranks=2, elements=own * rank.shape.hidden, dtype="bf16")
+        sent = case("collective", kind="send", ranks=2, elements=rank_tokens * rank.shape.hidden, dtype="bf16")
         yield StepCall("pipeline.send", sent, rank.layout.pp - 1)
 
 
 def row_calls(rank: Rank, rows: int) -> Iterator[StepCall]:
     """Yield the kernels of the output head and of sampling for `rows` tokens of the whole step."""
-    own = -(-rows // rank.layout.attention_dp)
-    batch = ServingBatch(decode_count=own, decode_cached_tokens=own)
+    rank_rows = -(-rows // rank.layout.attention_dp)
+    batch = ServingBatch(decode_count=rank_rows, decode_cached_tokens=rank_rows)
     yield from _step_calls(rank, head_calls(rank.shape, layer_layout(rank.layout), batch).forward, 1)
 
 

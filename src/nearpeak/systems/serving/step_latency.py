@@ -123,8 +123,8 @@ class StepTable:
             sequences = (batch.prompt_sequences + batch.decode_sequences) / dp
             parts = parts + self.adapter_s((batch.prompt_tokens + decoding) / dp, sequences)
         if batch.decode_sequences:
-            own = max(1, batch.decode_sequences / dp)
-            even = self.decode_s(own, batch.decode_kv / batch.decode_sequences)
+            rank_sequences = max(1, batch.decode_sequences / dp)
+            even = self.decode_s(rank_sequences, batch.decode_kv / batch.decode_sequences)
             longest = self.decode_s(1, batch.longest_kv)
             parts = parts + (longest if longest[:, 0].sum() > even[:, 0].sum() else even)
         if batch.prompt_sequences:

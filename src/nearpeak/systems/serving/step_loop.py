@@ -231,7 +231,7 @@ def count_output(state: State, request: int, new: int, steps: int, clock: float)
 @compiled_exactly(PLAIN_REQUESTS, owned=False)
 def end_steps(state: State, rank: int, clock: float, steps: int) -> None:
     """Count the tokens of the steps that ended, and let go of finished requests."""
-    requests, running, chunks, kept, unfinished = (
+    requests, running, chunks, running_count, unfinished = (
         state.requests,
         state.slots[PLACED][rank],
         state.slots[PLANNED][rank],
@@ -251,13 +251,13 @@ def end_steps(state: State, rank: int, clock: float, steps: int) -> None:
     for place in range(state.ranks[RUNNING][rank]):
         request = running[place]
         if requests[GENERATED][request] < requests[OUTPUT][request] or (state.rules[WHOLE_BATCH] and unfinished):
-            running[kept] = request
-            kept += 1
+            running[running_count] = request
+            running_count += 1
         else:
             release(state, rank, request)
             leave_adapter(state, rank, request)
             start_next(state, rank, clock)
-    state.ranks[RUNNING][rank] = kept
+    state.ranks[RUNNING][rank] = running_count
     if state.rules[RESERVES] == FOR_RATIO and state.ranks[PROMPT][rank] == 0:
         for _ in range(steps):
             lower = state.rank_values[RATIO][rank] - state.rates[RATIO_DECAY]

@@ -34,13 +34,13 @@ def pass_order(program: RankProgram) -> PassOrder:
 
 @lru_cache(maxsize=1024)
 def _ordered(program: "Same[RankProgram]") -> PassOrder:
-    own = program.held
-    forward, backward = without_sends(own.forward), backward_calls(own)
-    gathers = [call for call in own.optimizer if call.is_beside]
+    rank_program = program.held
+    forward, backward = without_sends(rank_program.forward), backward_calls(rank_program)
+    gathers = [call for call in rank_program.optimizer if call.is_beside]
     return PassOrder(
         forward=forward, first_forward=with_gathers(forward, gathers) if gathers else forward, backward=backward,
-        last_backward=with_reductions(backward, own.gradient) if own.gradient else backward,
-        optimizer=tuple(call for call in own.optimizer if not call.is_beside),
+        last_backward=with_reductions(backward, rank_program.gradient) if rank_program.gradient else backward,
+        optimizer=tuple(call for call in rank_program.optimizer if not call.is_beside),
     )  # fmt: skip
 
 

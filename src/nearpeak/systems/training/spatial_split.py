@@ -115,24 +115,24 @@ def halos(
     for layer in layers:
         sizes.append((layer.rows.output_size(sizes[-1][0]), layer.columns.output_size(sizes[-1][1])))
     held = [tuple(tiles(extent, count) for extent, count in zip(each, parts, strict=True)) for each in sizes]
-    found = []
+    tile_halos = []
     for place in product(range(parts[0]), range(parts[1])):
         region = tuple(held[-1][dim][place[dim]] for dim in (0, 1))
         recompute = 0
         for depth in range(len(layers) - 1, -1, -1):
             layer = layers[depth]
             if depth < len(layers) - 1:
-                own = tuple(held[depth + 1][dim][place[dim]] for dim in (0, 1))
-                recompute += image_count * layer.tap_flop * (_area(region) - _shared(region, own))
+                held_region = tuple(held[depth + 1][dim][place[dim]] for dim in (0, 1))
+                recompute += image_count * layer.tap_flop * (_area(region) - _shared(region, held_region))
             region = (layer.rows.needed(region[0], sizes[depth][0]), layer.columns.needed(region[1], sizes[depth][1]))
-        own = tuple(held[0][dim][place[dim]] for dim in (0, 1))
+        held_region = tuple(held[0][dim][place[dim]] for dim in (0, 1))
         _check_reach(region, held[0], place)
-        missing = _area(region) - _shared(region, own)
-        found.append(TileHalo(
-            own=(own[0], own[1]), needed=(region[0], region[1]), recompute_flop=recompute,
+        missing = _area(region) - _shared(region, held_region)
+        tile_halos.append(TileHalo(
+            own=(held_region[0], held_region[1]), needed=(region[0], region[1]), recompute_flop=recompute,
             received_bytes=missing * image_count * layers[0].channel_count * element_bytes,
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(tile_halos)
 
 
 def statistics_bytes(channel_count: int, element_bytes: int = 4) -> int:
@@ -145,9 +145,9 @@ def _area(region: Sequence[Interval]) -> int:
     return max(0, rows[1] - rows[0]) * max(0, columns[1] - columns[0])
 
 
-def _shared(region: Sequence[Interval], own: Sequence[Interval]) -> int:
+def _shared(region: Sequence[Interval], held: Sequence[Interval]) -> int:
     """Return the positions that two regions have in common."""
-    both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(region, own, strict=True)]
+    both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(region, held, strict=True)]
     return _area(both)
 
 

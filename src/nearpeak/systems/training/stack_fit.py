@@ -48,21 +48,23 @@ def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, 
     tried = [stack] if stack.is_captured else [_moved(stack, ratio * stack.launch_s) for ratio in _GRID_RATIOS]
     if fits_micro_batch:
         tried = [
-            _moved(one, one.launch_s, fixed_s) for one in tried for fixed_s in (stack.micro_batch_s, *_GRID_FIXED_S)
+            _moved(scaled, scaled.launch_s, fixed_s)
+            for scaled in tried
+            for fixed_s in (stack.micro_batch_s, *_GRID_FIXED_S)
         ]
-    best, found = min(((error(candidate), candidate) for candidate in tried), key=lambda pair: pair[0])
+    best, fitted = min(((error(candidate), candidate) for candidate in tried), key=lambda pair: pair[0])
     for ratio, step_s in zip(_LAUNCH_RATIOS, _MICRO_BATCH_STEPS_S, strict=True):
         while True:
             start = best
-            for candidate in _neighbours(found, ratio, step_s, fits_micro_batch):
+            for candidate in _neighbours(fitted, ratio, step_s, fits_micro_batch):
                 candidate_error = error(candidate)
                 if candidate_error < best - 1e-6:
-                    best, found = candidate_error, candidate
+                    best, fitted = candidate_error, candidate
             if best >= start:
                 break
-    errors = [abs(step_s / time_s - 1) for step_s, time_s in zip(step_times(found), measured_s, strict=True)]
+    errors = [abs(step_s / time_s - 1) for step_s, time_s in zip(step_times(fitted), measured_s, strict=True)]
     return StackFit(
-        stack=replace(found, is_confirmed=True, source=source), row_count=len(measured_s), before_ratio=before,
+        stack=replace(fitted, is_confirmed=True, source=source), row_count=len(measured_s), before_ratio=before,
         after_ratio=best, median_ratio=median(errors), fits_micro_batch=fits_micro_batch,
     )  # fmt: skip
 

@@ -68,12 +68,12 @@ def _factors(families: Mapping[str, FamilyTime]) -> list[Any]:
     draws, factors = _normals(), []
     for place, (name, part) in enumerate(families.items()):
         spread = math.log(part.high_s / part.low_s) / (2 * _QUANTILE) if part.low_s > 0 else 0.0
-        own = draws[:, 3 + place % (_FACTOR_COUNT - 3)]
+        family_draws = draws[:, 3 + place % (_FACTOR_COUNT - 3)]
         if name.startswith("collective"):
-            factors.append(np.exp(spread * own))
+            factors.append(np.exp(spread * family_draws))
         else:
             common = math.sqrt(COMMON_SHARE) * draws[:, 0]
-            factors.append(np.exp(spread * (common + math.sqrt(1 - COMMON_SHARE) * own)))
+            factors.append(np.exp(spread * (common + math.sqrt(1 - COMMON_SHARE) * family_draws)))
     return factors
 
 

@@ -102,15 +102,15 @@ def step_time(
     fixed_s = times.stack.micro_batch_s + others.wait_s
     pipelines = _pipelines(schedule, chunks, plan, fixed_s, hop_s, has_spans=has_spans)
     moving = pipelines.moving
-    ranks = [[(chunks[stage], count) for stage, count in own.items()] for own in rank_stages(schedule)]
+    ranks = [[(chunks[stage], count) for stage, count in entries.items()] for entries in rank_stages(schedule)]
     shared_s = [
         replica_loss_s([chunks[stage].shared._replace(start_s=start_s, stop_s=stop_s)
-                        for stage, (start_s, stop_s) in own.items()], moving.stop_s[rank])
-        for rank, own in enumerate(moving.stage_spans_s)
+                        for stage, (start_s, stop_s) in entries.items()], moving.stop_s[rank])
+        for rank, entries in enumerate(moving.stage_spans_s)
     ]  # fmt: skip
     ends_s = [
-        moving.stop_s[rank] + shared_s[rank] + sum(chunk.optimizer.time_s for chunk, _ in own)
-        for rank, own in enumerate(ranks)
+        moving.stop_s[rank] + shared_s[rank] + sum(chunk.optimizer.time_s for chunk, _ in entries)
+        for rank, entries in enumerate(ranks)
     ]
     last = max(range(plan.pp), key=ends_s.__getitem__)
     parts_s, device = _parts(ranks, plan, times, pipelines, last, others)
@@ -119,7 +119,8 @@ def step_time(
     flop = sum(chunk.forward.flop for chunk in chunks) * plan.micro_batch_count / plan.pp
     return StepTime(
         step_s=fsum(parts_s.values()), parts_s=parts_s,
-        stages=tuple(_stage_time(rank, [chunk for chunk, _ in own]) for rank, own in enumerate(ranks)), device=device,
+        stages=tuple(_stage_time(rank, [chunk for chunk, _ in entries]) for rank, entries in enumerate(ranks)),
+        device=device,
         model_flop=3 * flop,  # gradients of inputs and of weights are one product each
         spans=moving.spans,
     )  # fmt: skip
@@ -167,14 +168,14 @@ def _parts(
     busy_s, shown = fsum(still.busy_s) / len(ranks), ranks
     if busy_s > still.stop_s[last]:  # the end of the step decides which rank is last: it may be one with little work
         busy_s, shown = still.busy_s[last], ranks[last : last + 1]
-    own, wait_s = _passes(shown), plan.micro_batch_count * others.wait_s
-    work = own.joined(others.work.scaled(plan.micro_batch_count)).scaled(1 / (1 + others.rank_count))
+    passes, wait_s = _passes(shown), plan.micro_batch_count * others.wait_s
+    work = passes.joined(others.work.scaled(plan.micro_batch_count)).scaled(1 / (1 + others.rank_count))
     fixed_s = plan.micro_batch_count * times.stack.micro_batch_s
     exposed_s = dict.fromkeys(_EXPOSED, 0.0)
     for dim, dim_s in (*work.exposed_s.items(), *update.exposed_s.items()):
         exposed_s[_SHARED_DIMS.get(dim, dim)] += dim_s
     exposed_s["pp"] += moving.stop_s[last] - still.stop_s[last]
-    hidden_s = own.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
+    hidden_s = passes.time_s + fixed_s + wait_s - busy_s  # what overlapped passes hide of each other
     exposed_s["ep"] -= hidden_s if abs(hidden_s) > ROUNDING_RATIO * busy_s else 0.0
     idle_s = still.stop_s[last] - busy_s
     uneven_s = min(max(still.stop_s[last] - even.stop_s[last], 0.0), idle_s)
@@ -185,26 +186,26 @@ def _parts(
         **{f"exposed {dim}": exposed_s[dim] for dim in _EXPOSED},
         "bubble": idle_s - uneven_s,
         "imbalance": uneven_s,
-        "branch idle": own.time_s + wait_s - work.time_s,
+        "branch idle": passes.time_s + wait_s - work.time_s,
         "optimizer": update.kernel_s,
     }
     return parts_s, _passes(ranks[last : last + 1]).joined(update)
 
 
-def _others(beside: Beside | None, own: ChunkRun, plan: TrainingPlan, times: Times) -> _Others:
+def _others(beside: Beside | None, chunk: ChunkRun, plan: TrainingPlan, times: Times) -> _Others:
     """Return what the other ranks of a stage run; the rank waits at least for what they cannot have done before."""
     if beside is None:
         return _Others(LaneTime(), 0, 0.0)
     run = _run_chunk(beside.program, plan, times)
-    work, alone_s = run.forward.joined(run.backward), own.forward.time_s + own.backward.time_s
+    work, alone_s = run.forward.joined(run.backward), chunk.forward.time_s + chunk.backward.time_s
     return _Others(work, beside.rank_count, max(beside.wait_s, work.time_s / beside.rank_count - alone_s))
 
 
 def _passes(ranks: Sequence[_Chunks]) -> LaneTime:
     """Return the mean of what ranks run in their passes."""
     counts: dict[int, int] = {}  # chunks with the same calls are one object
-    runs = {id(chunk): chunk for own in ranks for chunk, _ in own}
-    for chunk, count in (pair for own in ranks for pair in own):
+    runs = {id(chunk): chunk for rank in ranks for chunk, _ in rank}
+    for chunk, count in (pair for rank in ranks for pair in rank):
         counts[id(chunk)] = counts.get(id(chunk), 0) + count
     work = LaneTime()
     for key, chunk in runs.items():

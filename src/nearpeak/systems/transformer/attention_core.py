@@ -118,7 +118,7 @@ def _context_parallel(
         "batch": batch.sequences, "heads": heads.queries, "kv_heads": heads.keys, "q": length, "dim": heads.width,
         "v_dim": heads.value_width,
     }  # fmt: skip
-    own = _both("attention", {**axes, "kv": length, **traits})
+    local = _both("attention", {**axes, "kv": length, **traits})
     full = {key: value for key, value in traits.items() if key not in ("causal", "left", "chunk")}
     other_length = length // 2 if shape.is_causal else length
     others = _both("attention.hop", {**axes, "kv": other_length, **full}, times=cp - 1)
@@ -129,16 +129,16 @@ def _context_parallel(
         gather = collective("attention.keys", "all_gather", size * cp, "cp")
         scatter = collective("attention.keys", "reduce_scatter", size * cp, "cp")
         return PassCalls(
-            forward=(gather, *own.forward, *others.forward),
-            backward=(gather, *own.backward, *others.backward, scatter),
+            forward=(gather, *local.forward, *others.forward),
+            backward=(gather, *local.backward, *others.backward, scatter),
         )
     hop = collective("attention.keys", "send", size, "cp", is_beside=True)
     # The result of each hop is merged into the running one: two are read, one is written.
     elements = batch.sequences * length * heads.queries * heads.value_width
     merged = pointwise("attention.merge", elements, layout.formats.activation, "lerp", operands=2, times=cp - 1)
     return PassCalls(
-        forward=(*(hop,) * (cp - 1), *own.forward, *others.forward, merged),
-        backward=(*(hop,) * (2 * cp - 1), *own.backward, *others.backward),
+        forward=(*(hop,) * (cp - 1), *local.forward, *others.forward, merged),
+        backward=(*(hop,) * (2 * cp - 1), *local.backward, *others.backward),
     )
 
 

@@ -129,15 +129,15 @@ def _stored(elements: int, layout: Layout) -> RankCall:
 def _latent_calls(shape: TransformerShape, latent: LatentAttention, layout: Layout, batch: Batch) -> PassCalls:
     """Return the calls of latent attention: compressed on each rank, expanded by head (DeepSeek-V2, section 2.1)."""
     heads, rows = heads_of(shape, layout), row_count(batch, layout.cp)
-    own, scheme = split_rows(rows, layout), layout.formats.attention
+    rank_rows, scheme = split_rows(rows, layout), layout.formats.attention
     query_inputs = latent.query_rank or shape.hidden
     key = latent.cache_rank + latent.rotary_width
-    parts = [_product("attention.keys_down", own, shape.hidden, key, scheme, layout)]
+    parts = [_product("attention.keys_down", rank_rows, shape.hidden, key, scheme, layout)]
     if latent.query_rank:
-        parts.append(_product("attention.queries_down", own, shape.hidden, latent.query_rank, scheme, layout))
-        parts.append(PassCalls(backward=_input_sums(own, shape.hidden, layout, 1)))
-        parts.append(norm_calls("attention.query_norm", shape, own, latent.query_rank, layout))
-    parts.append(norm_calls("attention.key_norm", shape, own, latent.cache_rank, layout))
+        parts.append(_product("attention.queries_down", rank_rows, shape.hidden, latent.query_rank, scheme, layout))
+        parts.append(PassCalls(backward=_input_sums(rank_rows, shape.hidden, layout, 1)))
+        parts.append(norm_calls("attention.query_norm", shape, rank_rows, latent.query_rank, layout))
+    parts.append(norm_calls("attention.key_norm", shape, rank_rows, latent.cache_rank, layout))
     parts.append(_gathered(rows, latent.query_rank + key, layout))
     parts.append(_product("attention.queries_up", rows, query_inputs, heads.queries * heads.width, scheme, layout))
     sequences = batch.sequences if isinstance(batch, TrainingBatch) else 1

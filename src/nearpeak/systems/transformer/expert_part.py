@@ -53,10 +53,10 @@ def expert_calls(shape: TransformerShape, layout: Layout, batch: Batch) -> PassC
     assert experts is not None
     rows = row_count(batch, layout.cp)
     is_sent = layout.sends_tokens
-    own = split_rows(rows, layout) if is_sent else rows
-    group = own * layout.ep * layout.etp if is_sent else own
+    rank_rows = split_rows(rows, layout) if is_sent else rows
+    group = rank_rows * layout.ep * layout.etp if is_sent else rank_rows
     routed = _Routed(
-        experts=experts, own=own, sent=own * experts.per_token,
+        experts=experts, own=rank_rows, sent=rank_rows * experts.per_token,
         rows=busiest_expert_rows(experts, group, layout.ep, layout.expert_load), width=experts.width // layout.etp,
     )  # fmt: skip
     parts = (_dispatch(shape, routed, layout), _grouped(shape, routed, layout), _combine(shape, routed, layout))
@@ -66,16 +66,16 @@ def expert_calls(shape: TransformerShape, layout: Layout, batch: Batch) -> PassC
 
 def _router(shape: TransformerShape, routed: _Routed, layout: Layout) -> PassCalls:
     """Return the product of the router, its softmax in fp32 and the choice of experts."""
-    experts, own = routed.experts, routed.own
+    experts, rank_rows = routed.experts, routed.own
     product = projection_calls(
-        Projection(name="experts.router", rows=own, inputs=shape.hidden, outputs=experts.count,
+        Projection(name="experts.router", rows=rank_rows, inputs=shape.hidden, outputs=experts.count,
                    has_bias=shape.has_bias),
         layout.formats, accumulates=layout.fused("accumulate"),
     )  # fmt: skip
-    soft: Axes = {"rows": own, "columns": experts.count, "dtype": "fp32"}
-    chosen = kernel("experts.choice", "topk", rows=own, columns=experts.count, k=experts.per_token, dtype="fp32")
+    soft: Axes = {"rows": rank_rows, "columns": experts.count, "dtype": "fp32"}
+    chosen = kernel("experts.choice", "topk", rows=rank_rows, columns=experts.count, k=experts.per_token, dtype="fp32")
     spread = () if layout.fused("experts") else (
-        pointwise("experts.mask", own * experts.count, "fp32", "mul", operands=2, times=2),
+        pointwise("experts.mask", rank_rows * experts.count, "fp32", "mul", operands=2, times=2),
     )  # fmt: skip
     return joined(
         product,

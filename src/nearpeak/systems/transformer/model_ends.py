@@ -42,15 +42,17 @@ def embedding_calls(shape: TransformerShape, layout: Layout, batch: Batch) -> Pa
         forward.append(collective("embedding.reduce", "reduce_scatter" if is_split else "all_reduce", size, "tp"))
         if is_split:
             backward.insert(0, collective("embedding.gather", "all_gather", size, "tp"))
-    own = split_rows(rows, layout) * shape.hidden
+    rank_elements = split_rows(rows, layout) * shape.hidden
     if shape.positions == "learned":
         forward.append(kernel("embedding.positions", "embedding", tokens=rows, dim=shape.hidden,
                               vocab=max(shape.position_count, 1), dtype=dtype,
                               touched_rows=min(rows, max(shape.position_count, 1))))  # fmt: skip
-        forward.append(pointwise("embedding.add", own, dtype, "add", operands=2))
+        forward.append(pointwise("embedding.add", rank_elements, dtype, "add", operands=2))
         backward.insert(0, kernel("embedding.positions", "embedding", "backward", tokens=rows, dim=shape.hidden,
                                   vocab=max(shape.position_count, 1), dtype=dtype))  # fmt: skip
-    return joined(PassCalls(forward=tuple(forward), backward=tuple(backward)), dropout_calls("embedding", own, layout))
+    return joined(
+        PassCalls(forward=tuple(forward), backward=tuple(backward)), dropout_calls("embedding", rank_elements, layout)
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -82,9 +82,9 @@ def operators_of(
     calls = Counter(numbers[key] for key in keys.values())
     operators = []
     for (operator, _), number in numbers.items():
-        own = [items[i] for i in members[number]]
-        times = _times(_with_transfers(known[operator], operator, own, calls[number]), target)
-        operators.append(_operator(trace, operator, times, own, calls[number], kernel_names))
+        group = [items[i] for i in members[number]]
+        times = _times(_with_transfers(known[operator], operator, group, calls[number]), target)
+        operators.append(_operator(trace, operator, times, group, calls[number], kernel_names))
     return tuple(operators), tuple(places)
 
 

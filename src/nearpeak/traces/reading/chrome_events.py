@@ -239,8 +239,8 @@ class EventTable:
                 columns[name][tokens.rows] = numbers(tokens, self._file.text)
             elif name in self._rules.lifted:
                 lifted[name] = tokens
-            elif len((kept := _kept(tokens, place)).rows):
-                for ours, column in self._column(name, kept, kept.rows).items():
+            elif len((present := _kept(tokens, place)).rows):
+                for ours, column in self._column(name, present, present.rows).items():
                     sparse[ours] = _both(sparse[ours], column) if ours in sparse else column
         stream = columns["stream"]
         stream[np.isin(stream, [tokens for tokens in _NO_STREAM if tokens < 2**63])] = MISSING
@@ -286,8 +286,8 @@ def _numbers(tokens: Field | None, count: int, text: Callable[[int], str], *, th
 
 def _kept(tokens: Field, place: Array) -> Field:
     """Return a field of the events that are kept, with the rows they have then."""
-    kept = _where(tokens, place[tokens.rows] >= 0)
-    return replace(kept, rows=place[kept.rows])
+    present = _where(tokens, place[tokens.rows] >= 0)
+    return replace(present, rows=place[present.rows])
 
 
 def _where(tokens: Field, keep: Array) -> Field:

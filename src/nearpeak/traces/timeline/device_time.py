@@ -75,10 +75,10 @@ def end_to_end(parts: Sequence[Timeline], span_ns: int) -> Timeline:
         busy_ns.update(part.stream_busy_ns)
     idle_ns[Idle.UNKNOWN] += span_ns - sum(part.span_ns for part in parts)
     delays = [part.queue_delay_ns for part in parts if part.queue_delay_ns is not None]
-    kept = ("device", "start_ns", "end_ns", "idle_by_cause_ns", "stream_busy_ns", "queue_delay_ns", "order")
+    combined = ("device", "start_ns", "end_ns", "idle_by_cause_ns", "stream_busy_ns", "queue_delay_ns", "order")
     sums: dict[str, Any] = {
         field.name: sum(getattr(part, field.name) for part in parts)
-        for field in fields(Timeline) if field.name not in kept
+        for field in fields(Timeline) if field.name not in combined
     }  # fmt: skip
     return replace(
         first, end_ns=first.start_ns + span_ns, idle_by_cause_ns=+idle_ns, stream_busy_ns=busy_ns,

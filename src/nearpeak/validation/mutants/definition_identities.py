@@ -132,15 +132,15 @@ def _written(arguments: Arguments) -> dict[str, Any]:
 
 
 _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
-    "scan": lambda given: {"indices": np.zeros(1)} if given["length"] == 1 else {},
-    "softmax": lambda given: {"y": np.zeros(1) if given["log"] else np.ones(1)} if given["columns"] == 1 else {},
-    "one_hot": lambda given: {"y": np.ones(1) if given["classes"] == 1 else np.arange(2)},
-    "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
+    "scan": lambda axes: {"indices": np.zeros(1)} if axes["length"] == 1 else {},
+    "softmax": lambda axes: {"y": np.zeros(1) if axes["log"] else np.ones(1)} if axes["columns"] == 1 else {},
+    "one_hot": lambda axes: {"y": np.ones(1) if axes["classes"] == 1 else np.arange(2)},
+    "histogram": lambda axes: {} if axes["weighted"] else _counts("elements")(axes),
     "random": lambda _: {"y": np.ones(1)},
     "dropout": lambda _: {"mask": np.ones(1)},
     "decomposition": _factors,
     "dequantise": _products,
-    "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
+    "cdist": lambda axes: _counts("k")(axes) if str(axes["norm"]) == "0" else {},
     "reduce": _reduced,
     "elementwise": elementwise_equivalence.values,
     "margin_loss": _targets,

@@ -48,7 +48,7 @@ def _is_spanned(arguments: Arguments, axis: str) -> bool:
 
 _OF_GRADIENTS: dict[tuple[str, str], tuple[Callable[[Arguments], bool], str]] = {
     ("layer_norm", "upstream reversed"): (
-        lambda given: bool(given["hidden"] == 1),
+        lambda axes: bool(axes["hidden"] == 1),
         "one element is its own mean: only the bias has a gradient, a sum of what comes from above in any order",
     ),
 }
@@ -58,23 +58,23 @@ _TRANSPOSED, _TWICE = "operand transposed", "tile counted twice"
 _ONE_PART = "one part is all of them, and begins at the first"
 _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]] = {
     ("non_max_suppression", _ROTATED, "boxes[1]"): (
-        lambda given: bool(given["boxes"] == 2),
+        lambda axes: bool(axes["boxes"] == 2),
         "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
     ),
     **{
         ("non_max_suppression", row, where): (
-            lambda given: bool(given["boxes"] == 1),
+            lambda axes: bool(axes["boxes"] == 1),
             "the one box of an image is kept",
         )
         for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE)
         for where in ("boxes", "boxes[0]", "boxes[2]", "scores", "scores[0]", "scores[1]")
     },
     ("elementwise", "computed in fewer bits", ""): (
-        lambda given: bool(given["function"] == "heaviside" and not given["b"]),
+        lambda axes: bool(axes["function"] == "heaviside" and not axes["b"]),
         "rounding keeps the sign, and the result at 0 is a number of the case",
     ),
     ("non_max_suppression", "columns swapped", "y"): (
-        lambda given: bool(given["boxes"] == given["classes"] == 1),
+        lambda axes: bool(axes["boxes"] == axes["classes"] == 1),
         "class and position are 0, whichever of them stands first",
     ),
     **{
@@ -82,17 +82,17 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
     },
     ("scatter", _ROTATED, "source[0]"): (
-        lambda given: bool(given["accumulate"] and 1 in (given["table_rows"], given["indices"])),
+        lambda axes: bool(axes["accumulate"] and 1 in (axes["table_rows"], axes["indices"])),
         "all rows are added to the same one, in any order",
     ),
     ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
     ("vector_search", "computed in fewer bits", ""): (
-        lambda given: are_numbers(given) and given["dtype"] == "fp32",
+        lambda axes: are_numbers(axes) and axes["dtype"] == "fp32",
         "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
     ),
     **{
         ("vector_search", row, where): (
-            lambda given: bool(given["lists"] and given["probes"] == given["lists"]),
+            lambda axes: bool(axes["lists"] and axes["probes"] == axes["lists"]),
             "all lists are looked into, so that it is no matter which vectors they hold",
         )
         for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
@@ -100,13 +100,13 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
     },
     ("vector_search", "bits lost", "distances"): (are_numbers, "a cosine of numbers is 1 or -1, which few bits hold"),
     ("paged_attention", _ROTATED, "table"): (
-        lambda given: bool(given["batch"] == given["q"] == 1 and given["tokens"] % given["page"] == 0),
+        lambda axes: bool(axes["batch"] == axes["q"] == 1 and axes["tokens"] % axes["page"] == 0),
         "one query sees all keys of full pages, in any order",
     ),
     ("varlen_attention", _ROTATED, "offsets"): (
-        lambda given: bool(
-            not given["cross"]
-            and (given["tokens"] == 1 or (given["left"] == 1 and (given["causal"] or given["right"] == 1)))
+        lambda axes: bool(
+            not axes["cross"]
+            and (axes["tokens"] == 1 or (axes["left"] == 1 and (axes["causal"] or axes["right"] == 1)))
         ),
         "each token sees itself alone, whichever sequence it is in",
     ),
@@ -118,7 +118,7 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         for place, axis in ((2, "h"), (3, "w"))
     },
     **{
-        ("reduce", row, where): (lambda given: bool(given["reduced"] == 1), "of one element all of them are that one")
+        ("reduce", row, where): (lambda axes: bool(axes["reduced"] == 1), "of one element all of them are that one")
         for row, where in (
             ("mean for sum", "function"),
             ("sum for mean", "function"),
@@ -127,37 +127,37 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         )
     },
     ("segment_reduce", _ROTATED, "x[0]"): (
-        lambda given: bool(given["segments"] == 1),
+        lambda axes: bool(axes["segments"] == 1),
         "one segment holds all rows, in any order",
     ),
     ("weight_norm", "bits lost", "norm"): (
-        lambda given: bool(given["columns"] == 1 and given["dtype"] in ("fp16", "bf16")),
+        lambda axes: bool(axes["columns"] == 1 and axes["dtype"] in ("fp16", "bf16")),
         "the norm of one number is its magnitude, and half the bits of fp32 hold those of 16 bits",
     ),
     ("unique", "columns swapped", "counts"): (
-        lambda given: bool(given["elements"] <= 2),
+        lambda axes: bool(axes["elements"] <= 2),
         "two elements are two values, each counted once, or one",
     ),
     ("linalg", _ROTATED, "a"): (
-        lambda given: bool(given["function"] == "determinant" and given["n"] % 2),
+        lambda axes: bool(axes["function"] == "determinant" and axes["n"] % 2),
         "a cycle of an odd number of rows or columns is an even permutation, which keeps the determinant",
     ),
     ("embedding_bag", _ROTATED, "index"): (
-        lambda given: bool(given["bags"] == 1 and not given["weighted"]),
+        lambda axes: bool(axes["bags"] == 1 and not axes["weighted"]),
         "one bag holds all rows, and what it adds up or compares is in any order",
     ),
     ("histogram", _ROTATED, "weights"): (
-        lambda given: bool(given["bins"] == 1),
+        lambda axes: bool(axes["bins"] == 1),
         "the one bin adds up all weights, in any order",
     ),
     ("nll_loss", "sums in fewer bits", "x[0]"): (
-        lambda given: bool(given["dtype"] == "bf16" and given["reduction"] != "none"),
+        lambda axes: bool(axes["dtype"] == "bf16" and axes["reduction"] != "none"),
         "PyTorch's own keeps the sums of this loss in bf16 (LossNLL.cpp), and this does so in another order",
     ),
     ("attention", "computed in fewer bits", ""): (
-        lambda given: bool(given["dtype"] == "bf16" and given["mask"] == "alibi"),
+        lambda axes: bool(axes["dtype"] == "bf16" and axes["mask"] == "alibi"),
         "PyTorch's own rounds slope times distance to bf16; both roundings are within the two that an operand may have",
     ),
-    ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
+    ("embedding_bag", _IGNORED, "offsets"): (lambda axes: bool(axes["bags"] == 1), _ONE_PART),
 }
 """By operator, mistake and input: when it changes nothing, and why."""

@@ -35,8 +35,8 @@ def api_routes(site: Site, queues: Queues) -> list[Route]:
 def _route(site: Site, endpoint: Endpoint, queues: Queues) -> Any:
     def answer(query: Query, data: bytes | None, visitor: guard.Visitor) -> tuple[int, str]:
         body = None if data is None else parse_json(data)
-        status, found = endpoint.answer(site, Question(query=query, body=body, visitor=visitor))
-        return status, _text(found)
+        status, content = endpoint.answer(site, Question(query=query, body=body, visitor=visitor))
+        return status, _text(content)
 
     async def route(request: Request) -> Response:
         visitor = await guard.reader_of(site, request)

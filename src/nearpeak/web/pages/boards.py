@@ -33,49 +33,49 @@ def build(site: Site, query: Query) -> View:
     from nearpeak.frontends.huggingface.published_models import MODELS
     from nearpeak.reports.systems.edge_plan_report import document_of
 
-    asked = {name: query.text(name, value) for name, value in USUAL.items()}
+    texts = {name: query.text(name, value) for name, value in USUAL.items()}
     batch = query.number("batch", 1)
     document, error = None, ""
     if query.text("model"):
         try:
-            document = document_of(_planned(site, asked, batch))
+            document = document_of(_planned(site, texts, batch))
         except NearpeakError as problem:
             error = str(problem)
     tables, notes = parts_of(document) if document else ((), ())
     return View(
         title="Boards", template="boards", tables=tables,
         context={
-            "asked": asked, "batch": batch, "error": error, "document": document, "tables": tables, "notes": notes,
+            "asked": texts, "batch": batch, "error": error, "document": document, "tables": tables, "notes": notes,
             "boards": boards_with_modes(), "objectives": OBJECTIVES, "scopes": [scope.value for scope in PowerScope],
             "models": MODELS.names(),
         },
     )  # fmt: skip
 
 
-def _planned(site: Site, asked: dict[str, str], batch: int) -> PlannedEdge:
+def _planned(site: Site, texts: dict[str, str], batch: int) -> PlannedEdge:
     """Return the answer to the form; files are not read, and measured modes belong to the command line."""
     from nearpeak.api.edge.edge_plan import EdgeJob, plan_edge
     from nearpeak.core.edge.scoped_power import scope_of
     from nearpeak.core.work.engine_choice import engine_of
     from nearpeak.frontends.huggingface.published_models import MODELS
 
-    if asked["on"] not in boards_with_modes():
-        raise SpecError(f"board {asked['on']!r}: has no power modes; boards are {', '.join(boards_with_modes())}")
+    if texts["on"] not in boards_with_modes():
+        raise SpecError(f"board {texts['on']!r}: has no power modes; boards are {', '.join(boards_with_modes())}")
     if not 1 <= batch <= MOST_BATCH:
         raise SpecError(f"batch {batch}: this page answers for 1 to {MOST_BATCH}")
-    limits = {name: _limit(name, asked[name]) for name in LIMITS}
+    limits = {name: _limit(name, texts[name]) for name in LIMITS}
     if limits["idle"] and not limits["every"]:
         raise SpecError("idle: the board rests between runs that come every so often; give both, e.g. 100ms")
-    if asked["engine"]:
-        engine_of(asked["engine"])
-    scope, is_model = scope_of(asked["scope"]), asked["model"] in MODELS.names()
-    step = _captured(asked["model"], asked["engine"], batch) if is_model else _stored(site, asked)
+    if texts["engine"]:
+        engine_of(texts["engine"])
+    scope, is_model = scope_of(texts["scope"]), texts["model"] in MODELS.names()
+    step = _captured(texts["model"], texts["engine"], batch) if is_model else _stored(site, texts)
     job = EdgeJob(
-        minimise=asked["minimise"], deadline_s=limits["deadline"], power_w=limits["power"],
+        minimise=texts["minimise"], deadline_s=limits["deadline"], power_w=limits["power"],
         idle_w=limits["idle"] or 0.0, period_s=limits["every"] or 0.0, item_count=batch if is_model else 1,
         item="inference" if is_model else "pass",
     )  # fmt: skip
-    return plan_edge(step, asked["on"], scope, job=job)
+    return plan_edge(step, texts["on"], scope, job=job)
 
 
 def _limit(name: str, text: str) -> float | None:
@@ -118,18 +118,18 @@ def _captured(model: str, engine: str, batch: int) -> Workload:
         _CAPTURING.release()
 
 
-def _stored(site: Site, asked: dict[str, str]) -> Workload:
+def _stored(site: Site, texts: dict[str, str]) -> Workload:
     """Return the cases that the store holds of a workload, each once, as the engine runs them."""
     from nearpeak.core.work.engine_choice import engine_of
     from nearpeak.frontends.inference_engine.engine_lowering import lowered
 
-    name, known = asked["model"], site.remembered("choices", site.store.browsing.choices)["workload"]
+    name, known = texts["model"], site.remembered("choices", site.store.browsing.choices)["workload"]
     cases = cases_of(site.store.browsing.series((), {"workload": name}, limit=5000).rows) if name in known else ()
     if not cases:
         raise SpecError(f"{name!r}: is neither a model that is known by name nor a workload of this store with cases")
     calls = tuple(Call(case=case, operator=case.op, phase=case.phase) for case in cases)
     workload = Workload(name=name, step="sweep", calls=calls)
-    return lowered(workload, engine_of(asked["engine"])) if asked["engine"] else workload
+    return lowered(workload, engine_of(texts["engine"])) if texts["engine"] else workload
 
 
 PAGE = Page(name="boards", path="/boards", build=build, title="Boards", rank=8, is_static=False, is_computed=True)

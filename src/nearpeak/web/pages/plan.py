@@ -18,34 +18,34 @@ MOST_DEVICES = 65_536
 
 def build(_: Site, query: Query) -> View:
     """Return the form, and the answer where something was asked."""
-    asked = {name: query.text(name, value) for name, value in USUAL.items()}
+    texts = {name: query.text(name, value) for name, value in USUAL.items()}
     numbers = {"sequence": query.number("sequence", 4096), "global_batch": query.number("global_batch")}
     document, error = None, ""
     if query.text("model"):
         try:
-            document = _answer(asked, numbers)
+            document = _answer(texts, numbers)
         except NearpeakError as problem:
             error = str(problem)
-    return answer_view("Plan", "plan", document, asked=asked, numbers=numbers, error=error)
+    return answer_view("Plan", "plan", document, asked=texts, numbers=numbers, error=error)
 
 
-def _answer(asked: dict[str, str], numbers: dict[str, int]) -> Document:
+def _answer(texts: dict[str, str], numbers: dict[str, int]) -> Document:
     """Return the answer to the form; a search takes too long for a page."""
     from nearpeak.api.training.job_plan import plan_training, stated_plan
     from nearpeak.errors import SpecError
     from nearpeak.reports.systems.training_plan_report import document_of
     from nearpeak.targets.clusters import cluster_of
 
-    if not asked["parallel"]:
+    if not texts["parallel"]:
         raise SpecError("parallel: state a plan, e.g. tp=2,zero=1; 'nearpeak plan train' without --parallel searches")
-    cluster = cluster_of(asked["on"], asked["fabric"])
+    cluster = cluster_of(texts["on"], texts["fabric"])
     if cluster.device_count > MOST_DEVICES:
-        raise SpecError(f"on {asked['on']!r}: this page answers for at most {MOST_DEVICES:,} devices")
+        raise SpecError(f"on {texts['on']!r}: this page answers for at most {MOST_DEVICES:,} devices")
     plan = stated_plan(
-        asked["parallel"], cluster, stack=asked["stack"], sequence=numbers["sequence"],
-        global_batch=numbers["global_batch"], precision=asked["precision"],
+        texts["parallel"], cluster, stack=texts["stack"], sequence=numbers["sequence"],
+        global_batch=numbers["global_batch"], precision=texts["precision"],
     )  # fmt: skip
-    return document_of(plan_training(asked["model"], cluster, plan, stack=asked["stack"]))
+    return document_of(plan_training(texts["model"], cluster, plan, stack=texts["stack"]))
 
 
 PAGE = Page(name="plan", path="/plan", build=build, title="Plan", rank=7, is_static=False, is_computed=True)

@@ -18,18 +18,18 @@ MOST_RATE, MOST_TOKENS, MOST_SEQUENCES = 100.0, 32_768, 256
 
 def build(_: Site, query: Query) -> View:
     """Return the form, and the answer where something was asked."""
-    asked = {name: query.text(name, value) for name, value in USUAL.items()}
+    texts = {name: query.text(name, value) for name, value in USUAL.items()}
     numbers = {"input": query.number("input", 1024), "output": query.number("output", 128)}
     document, error = None, ""
     if query.text("model"):
         try:
-            document = _answer(asked, numbers)
+            document = _answer(texts, numbers)
         except NearpeakError as problem:
             error = str(problem)
-    return answer_view("Service", "service", document, asked=asked, numbers=numbers, error=error)
+    return answer_view("Service", "service", document, asked=texts, numbers=numbers, error=error)
 
 
-def _answer(asked: dict[str, str], numbers: dict[str, int]) -> Document:
+def _answer(texts: dict[str, str], numbers: dict[str, int]) -> Document:
     """Return the answer to the form for one layout under one load; searches take too long for a page."""
     from nearpeak.api.serving.service_plan import Fleet, plan_serving, weight_scheme
     from nearpeak.api.serving.service_question import ServiceQuestion
@@ -40,25 +40,25 @@ def _answer(asked: dict[str, str], numbers: dict[str, int]) -> Document:
     from nearpeak.targets import target_of
     from nearpeak.targets.clusters import counted_devices
 
-    rate, settings = rate_of(asked["rate"]), settings_of(asked["settings"])
+    rate, settings = rate_of(texts["rate"]), settings_of(texts["settings"])
     tokens = numbers["input"] + numbers["output"]
     if not 0 < rate <= MOST_RATE or not 1 <= tokens <= MOST_TOKENS or min(numbers.values()) < 1:
         raise SpecError(f"this page answers for rates up to {MOST_RATE:g}/s and requests up to {MOST_TOKENS:,} tokens")
-    if not 1 <= settings.sequence_count <= MOST_SEQUENCES or not asked["parallel"]:
+    if not 1 <= settings.sequence_count <= MOST_SEQUENCES or not texts["parallel"]:
         raise SpecError(f"this page needs a layout, and max_batch=1 to {MOST_SEQUENCES} in the settings")
     if settings.step_token_count > MOST_TOKENS or settings.context_token_count > MOST_TOKENS:
         raise SpecError(f"this page answers for chunks and contexts up to {MOST_TOKENS:,} tokens")
-    if asked["engine"].endswith(".toml"):
-        raise SpecError(f"engine {asked['engine']!r}: this page reads no files; name a family")
-    count, target = counted_devices(asked["on"])
-    layout = replica_of(asked["parallel"], weight_scheme(asked["weights"]))
+    if texts["engine"].endswith(".toml"):
+        raise SpecError(f"engine {texts['engine']!r}: this page reads no files; name a family")
+    count, target = counted_devices(texts["on"])
+    layout = replica_of(texts["parallel"], weight_scheme(texts["weights"]))
     fleet = Fleet(target=target_of(target), device_count=count or 1, layouts=(layout,), base=layout,
-                  usd_per_device_hour=price_of(asked["price"], target))  # fmt: skip
+                  usd_per_device_hour=price_of(texts["price"], target))  # fmt: skip
     question = ServiceQuestion(
-        engine=asked["engine"], settings=settings, rate_per_s=rate, input_tokens=numbers["input"],
+        engine=texts["engine"], settings=settings, rate_per_s=rate, input_tokens=numbers["input"],
         output_tokens=numbers["output"], seeds=(0,),
     )  # fmt: skip
-    return document_of(plan_serving(asked["model"], fleet, question))
+    return document_of(plan_serving(texts["model"], fleet, question))
 
 
 PAGE = Page(name="service", path="/service", build=build, title="Service", rank=8, is_static=False, is_computed=True)

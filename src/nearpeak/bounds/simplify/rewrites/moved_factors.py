@@ -30,15 +30,17 @@ def _rule(graph: Graph, node: Node) -> int | None:
     labels = {label for axis in move.axes for label in term.axes[axis]}
     every = set(term.sizes)
     moves = [[label for _, steps in index for label, _ in steps] for _, index in term.operands]
-    if any(len(set(own)) < len(own) for own in moves) or all(every == set(own) for own in moves):
+    if any(len(set(axes_labels)) < len(axes_labels) for axes_labels in moves) or all(
+        every == set(axes_labels) for axes_labels in moves
+    ):
         return None
     operands = []
-    for (number, index), own in zip(term.operands, moves, strict=True):
+    for (number, index), axes_labels in zip(term.operands, moves, strict=True):
         groups = [((axis, step, term.sizes[label]),) for axis, (_, steps) in enumerate(index) for label, step in steps]
         factor = view(graph, number, groups, [start for start, _ in index])
-        axes = [axis for axis, label in enumerate(own) if label in labels]
+        axes = [axis for axis, label in enumerate(axes_labels) if label in labels]
         factor = move.apply(factor, axes) if axes else factor
-        operands.append((factor, tuple((0, ((label, 1),)) for label in own)))
+        operands.append((factor, tuple((0, ((label, 1),)) for label in axes_labels)))
     sizes = {label: move.extent if move.extent and label in labels else n for label, n in term.sizes.items()}
     return placed(graph, Term(tuple(operands), term.axes, sizes, term.factor), node.dtype)
 
@@ -81,10 +83,10 @@ def _selection(graph: Graph, node: Node) -> _Move | None:
         return None
 
     def apply(number: int, axes: Sequence[int]) -> int:
-        (own,) = axes
+        (source_axis,) = axes
         source = graph[number]
-        shape = (*source.shape[:own], node.shape[axis % rank], *source.shape[own + 1 :])
-        picks = (*(None for _ in range(own)), Slot(1))
+        shape = (*source.shape[:source_axis], node.shape[axis % rank], *source.shape[source_axis + 1 :])
+        picks = (*(None for _ in range(source_axis)), Slot(1))
         arguments = (("self", Slot(0)), ("indices", picks))
         return graph.add("call", (number, index), shape, source.dtype, OperatorCall("aten.index.Tensor", arguments))
 

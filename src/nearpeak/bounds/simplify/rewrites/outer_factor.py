@@ -20,9 +20,9 @@ def _rule(graph: Graph, node: Node) -> int | None:
         if inner is None or len(node.inputs) + len(inner.operands) - 1 > _MOST_FACTORS:
             continue
         pairs = zip(node.options.labels[place], inner.axes, strict=True)
-        summed = {own for label, axis in pairs if label not in node.options.out for own in axis}
+        summed = {moved for label, axis in pairs if label not in node.options.out for moved in axis}
         moves = [{label for _, steps in index for label, _ in steps} for _, index in inner.operands]
-        if not summed or all(summed & own for own in moves):
+        if not summed or all(summed & moved for moved in moves):
             continue
         term = merged(graph, opened(graph, node), place, inner)
         return None if term is None else placed(graph, term, node.dtype)
@@ -34,11 +34,14 @@ def _apart(graph: Graph, node: Node) -> int | None:
     term = opened(graph, node)
     moves = [{label for _, steps in index for label, _ in steps} for _, index in term.operands]
     groups: list[tuple[set[int], list[int]]] = []
-    for place, own in enumerate(moves):
-        joined = [group for group in groups if group[0] & own]
+    for place, operand_labels in enumerate(moves):
+        joined = [group for group in groups if group[0] & operand_labels]
         groups = [group for group in groups if group not in joined]
         groups.append(
-            (own.union(*(labels for labels, _ in joined)), sorted([place, *(i for _, p in joined for i in p)]))
+            (
+                operand_labels.union(*(labels for labels, _ in joined)),
+                sorted([place, *(i for _, p in joined for i in p)]),
+            )
         )
     if len(groups) < 2:
         return None

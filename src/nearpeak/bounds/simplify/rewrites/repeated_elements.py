@@ -42,7 +42,7 @@ def _several_times(graph: Graph, node: Node) -> int | None:
             inputs = tuple(_once(graph, number, axis, place, shape) for number in node.inputs)
             inputs = tuple(sorted(inputs)) if node.kind == "add" else inputs
             small = graph.add(node.kind, inputs, shape, node.dtype, node.options)
-            whole = [[(own, 1, n)] if n > 1 else [] for own, n in enumerate(shape)]
+            whole = [[(place_axis, 1, n)] if n > 1 else [] for place_axis, n in enumerate(shape)]
             whole[axis].insert(-place * len(whole[axis]), (-1, 0, count))
             return view(graph, small, whole, (0,) * len(shape))
     return None

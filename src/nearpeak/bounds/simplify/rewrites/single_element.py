@@ -62,10 +62,10 @@ def _one_query(graph: Graph, node: Node, stated: OperatorCall) -> int | None:
         return None
     first = selected(graph, node.inputs[0], 2, 0, 1)
     shape = (*node.shape[:2], 1, *node.shape[3:])
-    one = graph.add("call", (first, *node.inputs[1:]), shape, node.dtype, stated)
-    graph.parts[one] = (graph.call, 1, node.shape[2])
-    graph.owner.pop(one, None)
-    return repeated(graph, one, node.shape)
+    single = graph.add("call", (first, *node.inputs[1:]), shape, node.dtype, stated)
+    graph.parts[single] = (graph.call, 1, node.shape[2])
+    graph.owner.pop(single, None)
+    return repeated(graph, single, node.shape)
 
 
 REWRITE = Rewrite(

@@ -35,8 +35,8 @@ def _parts(graph: Graph, number: int) -> tuple[list[int], int]:
         return [], 0
     parts = []
     for part in join.inputs:
-        own = ((axis, 1, graph[part].shape[axis]),)
-        parts.append(view(graph, part, [*groups[: users[0]], own, *groups[users[0] + 1 :]], node.options.starts))
+        whole_axis = ((axis, 1, graph[part].shape[axis]),)
+        parts.append(view(graph, part, [*groups[: users[0]], whole_axis, *groups[users[0] + 1 :]], node.options.starts))
     return parts, users[0]
 
 

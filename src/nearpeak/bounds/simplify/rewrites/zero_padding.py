@@ -32,12 +32,12 @@ def _span(graph: Graph, number: int, axis: int) -> Span | None:
         )
     if node.kind != "join" or node.options != axis:
         return None
-    begin, found = 0, []
+    begin, spans = 0, []
     for part in node.inputs:
         if graph[part].kind != "constant" or graph[part].options != 0:
-            found.append((begin, graph[part].shape[axis], part))
+            spans.append((begin, graph[part].shape[axis], part))
         begin += graph[part].shape[axis]
-    return found[0] if len(found) == 1 < len(node.inputs) else None
+    return spans[0] if len(spans) == 1 < len(node.inputs) else None
 
 
 def _shortened(graph: Graph, node: Node, place: int, label: int, span: Span) -> int:

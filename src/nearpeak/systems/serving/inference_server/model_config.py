@@ -194,24 +194,24 @@ def step_waits(config: ModelConfig) -> tuple[tuple[int, ...], ...]:
     >>> step_waits(ModelConfig(name="both", most_batch_count=1, steps=(first, replace(second, outputs=()))))
     ((), (0,))
     """
-    steps, found = config.steps, list[tuple[int, ...]]()
+    steps, waits = config.steps, list[tuple[int, ...]]()
     for place, step in enumerate(steps):
         wanted = {tensor for _, tensor in step.inputs}
         before = [other for other, giver in enumerate(steps) if wanted & {tensor for _, tensor in giver.outputs}]
-        found.append(tuple(before) if wanted or not place else (place - 1,))
+        waits.append(tuple(before) if wanted or not place else (place - 1,))
     left = set(range(len(steps)))
-    while able := {place for place in left if not left.intersection(found[place])}:
+    while able := {place for place in left if not left.intersection(waits[place])}:
         left -= able
     if not left:
-        return tuple(found)
+        return tuple(waits)
     ring = [min(left)]
     while len(set(ring)) == len(ring):
-        ring.append(next(other for other in found[ring[-1]] if other in left))
+        ring.append(next(other for other in waits[ring[-1]] if other in left))
     links = []
     for place, other in pairwise(ring[ring.index(ring[-1]) :]):
         gives = {tensor for _, tensor in steps[other].outputs}
-        given = [tensor for _, tensor in steps[place].inputs if tensor in gives]
-        links.append(f"{shown(steps[place].model)} for {f'{shown(given[0])} of' if given else 'the step before,'} "
+        tensors = [tensor for _, tensor in steps[place].inputs if tensor in gives]
+        links.append(f"{shown(steps[place].model)} for {f'{shown(tensors[0])} of' if tensors else 'the step before,'} "
                      f"{shown(steps[other].model)}")  # fmt: skip
     raise SpecError(f"{config.words}: its steps wait in a circle, so that no request can begin: {', '.join(links)}")
 

@@ -119,22 +119,22 @@ def measured_latencies(
     Raises:
         SpecError: a latency is negative, as that of moments on another clock than the arrivals' are.
     """
-    found: dict[str, Floats] = {}
+    latencies: dict[str, Floats] = {}
     for metric, names in LATENCIES.items():
         for name in (name for name in names if name in columns):
-            found[metric] = _numbers(columns[name], name, path) * names[name]
+            latencies[metric] = _numbers(columns[name], name, path) * names[name]
     further = np.maximum(output_count - 1, 1)
     first, last = (
         next((_numbers(columns[name], name, path) for name in MOMENTS[metric] if name in columns), None)
         for metric in ("ttft", "latency")
     )
-    if "ttft" in found and first is not None and last is not None and not {"tpot", "latency"} & set(found):
-        found["tpot"] = np.where(output_count > 1, (last - first) / further, np.nan)
+    if "ttft" in latencies and first is not None and last is not None and not {"tpot", "latency"} & set(latencies):
+        latencies["tpot"] = np.where(output_count > 1, (last - first) / further, np.nan)
     elif arrival_s is not None:
         for metric, moments in (("ttft", first), ("latency", last)):
-            if moments is not None and metric not in found:
-                found[metric] = moments - arrival_s
-    for metric, values in found.items():
+            if moments is not None and metric not in latencies:
+                latencies[metric] = moments - arrival_s
+    for metric, values in latencies.items():
         early = (values < 0) & (output_count > 0)  # requests that failed have no moments
         if early.any():
             row = int(early.argmax())
@@ -142,11 +142,11 @@ def measured_latencies(
                 f"requests {path}: row {row + 1} has a {metric} of {values[row]:.3g} s; moments must be on the clock "
                 "of the arrivals"
             )
-    if "latency" not in found and {"ttft", "tpot"} <= set(found):
-        found["latency"] = found["ttft"] + np.where(output_count > 1, found["tpot"] * further, 0.0)
-    if "tpot" not in found and {"ttft", "latency"} <= set(found):
-        found["tpot"] = np.where(output_count > 1, (found["latency"] - found["ttft"]) / further, np.nan)
-    return found
+    if "latency" not in latencies and {"ttft", "tpot"} <= set(latencies):
+        latencies["latency"] = latencies["ttft"] + np.where(output_count > 1, latencies["tpot"] * further, 0.0)
+    if "tpot" not in latencies and {"ttft", "latency"} <= set(latencies):
+        latencies["tpot"] = np.where(output_count > 1, (latencies["latency"] - latencies["ttft"]) / further, np.nan)
+    return latencies
 
 
 def _numbers(column: Any, name: str, path: Path) -> Floats:

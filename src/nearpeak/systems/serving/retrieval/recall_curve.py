@@ -122,19 +122,19 @@ def nearest_vectors(vectors: Vectors, queries: Vectors, count: int) -> Ints:
     [[1, 2, 0]]
     """
     squares = (vectors.astype(np.float64) ** 2).sum(axis=1)
-    found = []
+    places = []
     for start in range(0, len(queries), _BLOCK):
         far = squares[None, :] - 2.0 * (queries[start : start + _BLOCK] @ vectors.T)
         if count == 1:
-            found.append(far.argmin(axis=1)[:, None])
+            places.append(far.argmin(axis=1)[:, None])
             continue
         part = np.argpartition(far, count - 1, axis=1)[:, :count] if count < len(vectors) else None
         if part is None:
-            found.append(np.argsort(far, axis=1, kind="stable"))
+            places.append(np.argsort(far, axis=1, kind="stable"))
         else:
             order = np.argsort(np.take_along_axis(far, part, axis=1), axis=1, kind="stable")
-            found.append(np.take_along_axis(part, order, axis=1))
-    return np.concatenate(found)
+            places.append(np.take_along_axis(part, order, axis=1))
+    return np.concatenate(places)
 
 
 def _centres(vectors: Vectors, lists: int, seed: int) -> Vectors:

@@ -72,7 +72,7 @@ def cheapest_services(
     groups = list(_groups(points, vectors, wanted, duration, rank))
     if not groups:
         raise SpecError(f"retrieval: {vectors.count:,} vectors do not fit into {SHARDS[-1]} devices; store fewer bytes")
-    found, nearest = [], list[RetrievalOption]()
+    options, nearest = [], list[RetrievalOption]()
     for candidates in groups:
         best = None
         for candidate in candidates:
@@ -82,15 +82,15 @@ def cheapest_services(
             nearest.append(option)
             if option.latency_s["p99"] <= wanted.limit_s and (best is None or _order(option) < _order(best)):
                 best = option
-        found += [] if best is None else [best]
-    if not found:
+        options += [] if best is None else [best]
+    if not options:
         closest = min(nearest, key=lambda option: option.latency_s["p99"])
         stage = max(closest.stage_s, key=lambda name: closest.stage_s[name])
         raise SpecError(
             f"retrieval: no service meets p99 <= {wanted.limit_s:g} s; nearest is {closest.latency_s['p99']:.3g} s "
             f"with {closest.device_count} devices ({closest.setting.words}), limited by the {stage}"
         )
-    return sorted(found, key=_order)
+    return sorted(options, key=_order)
 
 
 def _order(option: RetrievalOption) -> tuple[int, float]:

@@ -64,22 +64,22 @@ def index_times(setting: RetrievalSetting, vectors: VectorSet, duration: Duratio
     """
     stored = -(-vectors.count // setting.shard_count)
 
-    def search(queries: int, count: float, found: int) -> float:
-        rows = max(round(count), found)
+    def search(queries: int, count: float, neighbours: int) -> float:
+        rows = max(round(count), neighbours)
         return duration(case(
-            "vector_search", queries=queries, vectors=rows, dim=vectors.width_count, k=found,
+            "vector_search", queries=queries, vectors=rows, dim=vectors.width_count, k=neighbours,
             dtype=vectors.number_format,
         ))  # fmt: skip
 
-    found = min(vectors.found_count, stored)
+    neighbours = min(vectors.found_count, stored)
     seconds, share = [], setting.point.scanned_ratio
     for queries in _SIZES:
         if not setting.list_count:
-            seconds.append(search(queries, stored, found))
+            seconds.append(search(queries, stored, neighbours))
             continue
         choice_s = search(queries, setting.list_count, setting.probe_count)
-        read_s = search(1, stored * (1.0 - (1.0 - share) ** queries), found)
-        seconds.append(choice_s + max(read_s, search(queries, stored * share, found)))
+        read_s = search(1, stored * (1.0 - (1.0 - share) ** queries), neighbours)
+        seconds.append(choice_s + max(read_s, search(queries, stored * share, neighbours)))
     return BatchTimes(batch_count=_SIZES, seconds_s=tuple(seconds))
 
 

@@ -167,11 +167,11 @@ def _messages(
     step = 1 if part.kind == "F" else -1
     stage = part.stage - step if is_receipt else part.stage + step
     kinds = "F" if part.kind == "F" else "BI"
-    own = owners[part.kind, part.stage, part.micro_batch]
-    other = next((owners[key] for kind in kinds if (key := (kind, stage, part.micro_batch)) in owners), own)
-    if other == own:
+    owner = owners[part.kind, part.stage, part.micro_batch]
+    other = next((owners[key] for kind in kinds if (key := (kind, stage, part.micro_batch)) in owners), owner)
+    if other == owner:
         return
-    sender, receiver = (other, own) if is_receipt else (own, other)
+    sender, receiver = (other, owner) if is_receipt else (owner, other)
     first = stage if is_receipt else part.stage
     boundary = queue.programs[min(stage, part.stage)].forward
     sends = [call.transfer.bytes for call in boundary if call.transfer and call.transfer.kind == "send"]

@@ -151,17 +151,17 @@ def _finish(state: _Runs, runs: Any, ran: Any, rate: Any, kind: int) -> None:
     place = state.unsaved[runs] + ran
     done = np.floor(place / cycle + 1e-12)
     durable = np.clip(np.floor((place - save.background_s) / cycle + 1e-12), 0, done)
-    kept, next_restart = place, np.full(len(runs), state.restart_s)
+    saved, next_restart = place, np.full(len(runs), state.restart_s)
     if kind == 0:
         state.failure_count[runs] += 1
         draws = state.random.random((3, len(runs)))
         foreseen = draws[0] < state.failures.foreseen_ratio
-        kept = np.where(foreseen, place, durable * cycle)
+        saved = np.where(foreseen, place, durable * cycle)
         next_restart = np.where(foreseen, policy.migrate_s, next_restart)
         if policy.peer is not None:
             by_peer = ~foreseen & (draws[1] >= policy.peer.loss_ratio)
             turn = policy.peer.interval_s + policy.peer.blocking_s
-            kept = np.where(by_peer, place - np.fmod(place - done * cycle, turn), kept)
+            saved = np.where(by_peer, place - np.fmod(place - done * cycle, turn), saved)
             next_restart = np.where(by_peer, policy.peer.restart_s, next_restart)
         if state.failures.repair_s > 0:
             is_broken = draws[2] < state.failures.hardware_ratio
@@ -170,13 +170,13 @@ def _finish(state: _Runs, runs: Any, ran: Any, rate: Any, kind: int) -> None:
             state.back_s[broken, state.back_s[broken].argmin(axis=1)] = until
     elif kind in (1, 2):
         assert market is not None
-        kept = durable * cycle
+        saved = durable * cycle
         if market.notice_s >= save.blocking_s:  # the last part of the stretch saves it
-            kept = np.maximum(durable * cycle, place - save.blocking_s)
+            saved = np.maximum(durable * cycle, place - save.blocking_s)
     elif kind == 3:
         next_restart[:] = policy.reshape_s
-    _book(state, runs, ran, rate, kept, done)
-    state.unsaved[runs] = np.maximum(kept - done * cycle, 0.0) if kind == 0 else 0.0
+    _book(state, runs, ran, rate, saved, done)
+    state.unsaved[runs] = np.maximum(saved - done * cycle, 0.0) if kind == 0 else 0.0
     if kind != 0:
         for seconds in state.unsaved_seconds.values():
             seconds[runs] = 0.0
@@ -186,11 +186,11 @@ def _finish(state: _Runs, runs: Any, ran: Any, rate: Any, kind: int) -> None:
         state.advance(runs, wait, "idle", is_paid=False)
 
 
-def _book(state: _Runs, runs: Any, ran: Any, rate: Any, kept: Any, done: Any) -> None:
+def _book(state: _Runs, runs: Any, ran: Any, rate: Any, saved: Any, done: Any) -> None:
     """Divide a stretch of work among the shares; work since the last durable checkpoint that is lost becomes rework."""
     save, peer = state.save, state.policy.peer
     cycle, before = state.interval_s + save.blocking_s, state.unsaved[runs]
-    place, reached = before + ran, np.maximum(kept, before)
+    place, reached = before + ran, np.maximum(saved, before)
     saves = np.minimum(np.floor(reached / cycle + 1e-12), done)
     partial = np.clip(reached - saves * cycle - state.interval_s, 0.0, save.blocking_s)
     saving = saves * (save.blocking_s + min(save.background_s, state.interval_s) * save.contention_ratio) + partial
@@ -198,11 +198,13 @@ def _book(state: _Runs, runs: Any, ran: Any, rate: Any, kept: Any, done: Any) ->
     beside = 0.0 if peer is None else peer.blocking_s / (peer.interval_s + peer.blocking_s)
     work = (reached - before - saving) * (1 - beside)
     gained = {"productive": rate * work, "degraded": (1 - rate) * work, "checkpoint": reached - before - work}
-    lost = np.divide(before - kept, before, out=np.zeros_like(before), where=kept < before)
+    lost = np.divide(before - saved, before, out=np.zeros_like(before), where=saved < before)
     state.pay(runs, ran)
     state.now[runs] += ran
     state.seconds["rework"][runs] += place - reached
-    left = np.maximum(kept - done * cycle, 0.0) / np.maximum(reached - before, 1e-300)  # share of the stretch not saved
+    left = np.maximum(saved - done * cycle, 0.0) / np.maximum(
+        reached - before, 1e-300
+    )  # share of the stretch not saved
     for share, seconds in gained.items():
         taken = lost * state.unsaved_seconds[share][runs]
         state.seconds[share][runs] += seconds - taken

@@ -79,11 +79,11 @@ class _Pool:
         """Return the address of a block of a size."""
         place = bisect_left(self._free, (size, -1))
         if place < len(self._free):
-            found, address = self._free.pop(place)
+            block, address = self._free.pop(place)
         else:
-            found, address = self._grow(size)
+            block, address = self._grow(size)
         self._is_free[address] = False
-        rest = found - size
+        rest = block - size
         if rest >= ROUND_BYTES if self._is_small or self._is_expandable else rest > SMALL_BYTES:
             self._resize(address, size)
             self._insert(address + size, rest, before=address)

@@ -191,5 +191,7 @@ def adapter_rules(
         whole, gradient_bytes=0, optimizer_bytes=0, cast_bytes=0, reduce_elements=0, gather_elements=0,
         layer_weight_bytes=1 if has_narrow_weights else 0, adapter_bytes=elements * states,
     )  # fmt: skip
-    kept = replace(activations, product_input_bytes=activations.element_bytes, is_frozen=True, inner_bytes=inner_bytes)
-    return rules, kept
+    frozen = replace(
+        activations, product_input_bytes=activations.element_bytes, is_frozen=True, inner_bytes=inner_bytes
+    )
+    return rules, frozen

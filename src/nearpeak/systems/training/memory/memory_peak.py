@@ -62,25 +62,25 @@ def rank_memory(
     layers = layers or rank_layers(plan) or None
     if allocator not in ALLOCATORS:
         raise SpecError(f"allocator={allocator!r} is not one of {', '.join(ALLOCATORS)}")
-    own, chunks = stage_layers(shape, plan, stage, layers), in_flight(plan, stage)
+    stage_part, chunks = stage_layers(shape, plan, stage, layers), in_flight(plan, stage)
     default_rules, default_activations = plan_rules(shape, plan)
     rules, activations = rules or default_rules, activations or default_activations
-    places = memory_places(shape, plan, own, chunks=chunks, rules=rules, activations=activations)
+    places = memory_places(shape, plan, stage_part, chunks=chunks, rules=rules, activations=activations)
     peak = max(places, key=lambda place: sum(place.parts.values()))
     parts = {kind: round(peak.parts.get(kind, 0)) for kind in MEMORY_KINDS}
     lost_bytes = 0
     if allocator != "none":
-        parameters = rank_parameters(shape, plan, own, rules)
+        parameters = rank_parameters(shape, plan, stage_part, rules)
         update = parameters.bytes(rules.optimizer_transient_bytes, is_sharded=plan.sharding != "none")
         events = RankEvents(
-            shape=shape, plan=plan, stage=own, rules=rules, activations=activations,
+            shape=shape, plan=plan, stage=stage_part, rules=rules, activations=activations,
             parameters=parameters, optimizer_bytes=round(update),
             static={kind: parts[kind] for kind in ("weights", "optimizer", "gradients", "buckets", "workspace")},
         )  # fmt: skip
         lost_bytes = _lost_bytes(events, stage, chunks, is_expandable=allocator == "expandable")
     return RankMemory(
         stage=stage,
-        place=_place_name(peak.name, own),
+        place=_place_name(peak.name, stage_part),
         parts=parts,
         reserved_bytes=sum(parts.values()) + lost_bytes,
         context_bytes=context_bytes,

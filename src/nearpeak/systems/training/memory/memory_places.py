@@ -184,8 +184,8 @@ class _PlaceBuilder:
         other = rules.layer_weight_bytes - rules.weight_bytes if rules.layer_weight_bytes else 0
         casts = (rules.cast_bytes + other) * (parameters.layers + parameters.experts)
         keeps = rules.keeps_gradients or (plan.micro_batch_count > 1)
-        kept: Any = keeps * 1.0
-        share = maximum(kept, gradient_share)
+        reduced_share: Any = keeps * 1.0
+        share = maximum(reduced_share, gradient_share)
         gradients = parameters.bytes(rules.gradient_bytes, is_sharded=plan.sharding in ("zero2", *_FULLY_SHARDED))
         count = parameters.layers + parameters.ends + parameters.experts
         overlapped = 2 if plan.dp_overlap else 1

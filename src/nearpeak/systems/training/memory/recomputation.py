@@ -62,7 +62,7 @@ def stage_memory(
     Args:
         gradient_bytes: bytes per parameter of gradients that come into being during a layer's backward pass.
     """
-    kept, last, forward, backward = 0, 0, 0, 0
+    saved, last, forward, backward = 0, 0, 0, 0
     entry = layer_input(shape, axes, activations)
     for has_experts, count in ((False, stage.dense_count), (True, stage.expert_count))[: 2 if shape.experts else 1]:
         steps = layer_steps(shape, axes, activations, has_experts=has_experts)
@@ -74,17 +74,17 @@ def stage_memory(
             held = held + sizes[name]
         again = memory.saved_bytes - sum(memory.saved[name] for name in sorted(names) if name in memory.saved)
         if plan.recompute == "none":
-            own, back = memory.forward_bytes - held, memory.backward_bytes - held
+            ahead, back = memory.forward_bytes - held, memory.backward_bytes - held
         else:
             kept_steps = [replace(step, saves=tuple(name for name in step.saves if name in names)) for step in steps]
-            own = layer_memory(kept_steps, entry).forward_bytes - held
+            ahead = layer_memory(kept_steps, entry).forward_bytes - held
             extra = held - (memory.saved_bytes - again)  # kept, but not what a backward pass reads
             ready = maximum(memory.forward_bytes + entry.size_bytes, memory.backward_bytes)
             back = ready + extra - held
         is_there = count > 0
-        kept, last = kept + count * held, maximum(last, held * is_there)
-        forward, backward = maximum(forward, own * is_there), maximum(backward, back * is_there)
+        saved, last = saved + count * held, maximum(last, held * is_there)
+        forward, backward = maximum(forward, ahead * is_there), maximum(backward, back * is_there)
     return StageMemory(
-        kept_bytes=kept, layer_bytes=last, forward_bytes=maximum(forward, 0), backward_bytes=backward,
+        kept_bytes=saved, layer_bytes=last, forward_bytes=maximum(forward, 0), backward_bytes=backward,
         residual_bytes=entry.size_bytes,
     )  # fmt: skip

@@ -141,12 +141,12 @@ class _LayerBuilder:
         statistics = self.tensor(f"{name}.statistics", tokens * figures, FP32_BYTES, "none")
         wide = [self.tensor(f"{name}.{part}", tokens * hidden, FP32_BYTES, "none") for part in ("fp32", "scaled")]
         is_fused = self.rules.is_norm_fused or self.shape.norm == "layer_norm"
-        kept = (source,) if is_fused else tuple(tensor.name for tensor in wide)
+        saved = (source,) if is_fused else tuple(tensor.name for tensor in wide)
         made = (self.tensor(name, tokens * hidden), statistics, *(() if is_fused else wide))
         gradient_bytes = tokens * hidden * (self.rules.residual_bytes if is_fused else COMPOSED_NORM_BYTES)
         return [
             LayerStep(
-                name=name, reads=(source,), makes=made, saves=(*kept, statistics.name),
+                name=name, reads=(source,), makes=made, saves=(*saved, statistics.name),
                 backward_workspace_bytes=gradient_bytes, parameter_count=hidden * figures,
             )
         ]  # fmt: skip
@@ -160,20 +160,20 @@ class _LayerBuilder:
             columns: width of its output on the rank, where its weight's gradient counts.
         """
         gathered = self.gathered_bytes(width)
-        kept: tuple[LayerTensor, ...] = makes
+        outputs: tuple[LayerTensor, ...] = makes
         saves: tuple[str, ...] = (source,)
         if self.rules.keeps_gathered and self.axes.is_sequence_parallel:
             whole = self.tensor(f"{source}.gathered", self.axes.token_count * width, gradient="none")
-            kept, saves, gathered = (*makes, whole), (whole.name,), 0
+            outputs, saves, gathered = (*makes, whole), (whole.name,), 0
         if self.rules.product_input_bytes < self.rules.element_bytes:
             narrow = self.tensor(
                 f"{source}.narrow", self.axes.residual_tokens * width, self.rules.product_input_bytes, "none"
             )
-            kept, saves = (*makes, narrow), (narrow.name,)
+            outputs, saves = (*makes, narrow), (narrow.name,)
         if self.rules.is_frozen:
-            kept, saves = makes, (source,) if name == "attention.qkv" else ()
+            outputs, saves = makes, (source,) if name == "attention.qkv" else ()
         return LayerStep(
-            name=name, reads=(source,), makes=kept, saves=saves,
+            name=name, reads=(source,), makes=outputs, saves=saves,
             workspace_bytes=gathered, backward_workspace_bytes=self.gathered_bytes(width),
             parameter_count=width * columns,
         )  # fmt: skip
@@ -238,9 +238,9 @@ class _LayerBuilder:
         out = self.tensor("o", tokens * self.value_width // self.axes.tp)
         if self.rules.is_attention_fused:
             statistics = self.tensor("attention.statistics", tokens * heads, FP32_BYTES, "none")
-            kept = ("q", "k", "v", "o", statistics.name)
+            saved = ("q", "k", "v", "o", statistics.name)
             made = (out, statistics)
-            return [LayerStep(name="attention", reads=("q", "k", "v"), makes=made, saves=kept)]
+            return [LayerStep(name="attention", reads=("q", "k", "v"), makes=made, saves=saved)]
         elements = tokens * heads * self.axes.key_count
         scores, softmax = self.tensor("attention.scores", elements), self.tensor("attention.softmax", elements)
         steps = [
@@ -319,8 +319,8 @@ class _LayerBuilder:
             ]
         gates = 2 if self.shape.is_gated else 1
         up = self.tensor(f"{name}.up", elements * gates)
-        kept = self.tensor(f"{name}.up.kept", elements * gates, self.rules.inner_bytes, "none")
-        makes, saves = ((inner, kept), (kept.name,)) if self.rules.inner_bytes else ((inner,), (up.name,))
+        quantised = self.tensor(f"{name}.up.kept", elements * gates, self.rules.inner_bytes, "none")
+        makes, saves = ((inner, quantised), (quantised.name,)) if self.rules.inner_bytes else ((inner,), (up.name,))
         return [
             self.product(f"{name}.up", self.ffn_input, self.shape.hidden, (up,), gates * width // self.axes.tp),
             LayerStep(name=f"{name}.activation", reads=(up.name,), makes=makes, saves=saves),

@@ -126,7 +126,7 @@ def rank_layers(plan: TrainingPlan) -> tuple[int, ...]:
     counts = plan.stage_layer_count
     if plan.chunk_count == 1 or not counts:
         return counts
-    return tuple(sum(counts[stage] for stage in own) for own in rank_stages(plan_schedule(plan)))
+    return tuple(sum(counts[stage] for stage in stages) for stages in rank_stages(plan_schedule(plan)))
 
 
 def held_copies(plan: TrainingPlan) -> int:

@@ -47,15 +47,15 @@ def stage_memory(
         context_bytes: what lies outside the framework's allocator.
     """
     use, step = occupancy_of(workload).use, stages[0].step
-    own_units = [unit for own in stages for unit in own.units]
+    own_units = [unit for stage in stages for unit in stage.units]
     owned, every = (sum(unit.elements("dense") for unit in units) for units in (own_units, step.units))
     part = owned / every if every else 0.0
     is_sharded, split = plan.sharding in SHARDED, shard_count(plan)
     shards, states = split if is_sharded else 1, 1 if plan.sharding == "none" else split
-    rank, ops = _rank_ops(plan, {own.stage for own in stages})
-    activation_bytes, where = _peak(ops, {own.stage: pass_memory(workload, own) for own in stages})
-    root = sum(own.units[0].elements("dense") for own in stages)
-    blocks = sorted(unit.elements("dense") for own in stages for unit in own.units[1:])
+    rank, ops = _rank_ops(plan, {stage.stage for stage in stages})
+    activation_bytes, where = _peak(ops, {stage.stage: pass_memory(workload, stage) for stage in stages})
+    root = sum(stage.units[0].elements("dense") for stage in stages)
+    blocks = sorted(unit.elements("dense") for stage in stages for unit in stage.units[1:])
     whole = dtype_of(step.gradient_dtype).bytes(root + sum(blocks[-GATHERED_COUNT:]))
     replicas = plan.dp * plan.cp
     parts = dict.fromkeys(MEMORY_KINDS, 0) | {
@@ -70,22 +70,22 @@ def stage_memory(
     )  # fmt: skip
 
 
-def pass_memory(workload: Workload, own: StageCalls) -> PassMemory:
+def pass_memory(workload: Workload, stage: StageCalls) -> PassMemory:
     """Return what one micro-batch holds on a stage, between its passes and at the peak of each."""
-    calls = (*own.forward, *own.backward)
+    calls = (*stage.forward, *stage.backward)
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for place, call in enumerate(calls):
         for use in (*call.reads, *call.writes):
-            if workload.buffers[use.buffer].kind not in _HELD and use.buffer not in own.step.gradients:
+            if workload.buffers[use.buffer].kind not in _HELD and use.buffer not in stage.step.gradients:
                 first.setdefault(use.buffer, place)
                 last[use.buffer] = place
-    sizes = {buffer: round(workload.buffers[buffer].bytes * own.share(buffer)) for buffer in first}
+    sizes = {buffer: round(workload.buffers[buffer].bytes * stage.share(buffer)) for buffer in first}
     changes = [0] * (len(calls) + 1)
     for buffer, size in sizes.items():
         changes[first[buffer]] += size
         changes[last[buffer] + 1] -= size
-    border, alive = len(own.forward), list(accumulate(changes))[:-1]
+    border, alive = len(stage.forward), list(accumulate(changes))[:-1]
     saved_bytes = sum(size for buffer, size in sizes.items() if first[buffer] < border <= last[buffer])
 
     def peak(places: range) -> tuple[int, str]:
@@ -106,13 +106,13 @@ def _rank_ops(plan: TrainingPlan, stages: set[int]) -> tuple[int, tuple[Pipeline
 def _peak(ops: Sequence[PipelineOp], passes: Mapping[int, PassMemory]) -> tuple[int, str]:
     """Return the most bytes of passing tensors while a rank runs its ops, and the place of that peak."""
     peak_bytes, where = 0, "optimizer"
-    for op, kept in zip(ops, held(tuple(ops), lambda stage: passes[stage].saved_bytes), strict=True):
-        alive, place = int(kept), ""
+    for op, saved_bytes in zip(ops, held(tuple(ops), lambda stage: passes[stage].saved_bytes), strict=True):
+        alive, place = int(saved_bytes), ""
         for part in op.parts():
-            own = passes[part.stage]
+            memory = passes[part.stage]
             if part.kind != "W":  # gradients of weights read what is held anyway
-                at_peak, place = own.forward if part.kind == "F" else own.backward
-                alive += max(at_peak - own.saved_bytes, 0)
+                at_peak, place = memory.forward if part.kind == "F" else memory.backward
+                alive += max(at_peak - memory.saved_bytes, 0)
         if alive > peak_bytes:
             peak_bytes, where = alive, place or where
     return peak_bytes, where

@@ -140,37 +140,37 @@ class RankEvents:
             yield (*key, "weights"), 0
 
 
-def forward_events(key: tuple[Hashable, ...], steps: Sequence[LayerStep], kept: frozenset[str]) -> Iterator[Event]:
+def forward_events(key: tuple[Hashable, ...], steps: Sequence[LayerStep], saved: frozenset[str]) -> Iterator[Event]:
     """Yield the events of a layer's forward pass; its input is there and its output is the next layer's.
 
     Args:
-        kept: names of the tensors that stay.
+        saved: names of the tensors that stay.
     """
     last_read = {name: place for place, step in enumerate(steps) for name in step.reads}
     alive: set[str] = set()
     for place, step in enumerate(steps):
         for tensor in step.makes:
-            if tensor.name in last_read or tensor.name in kept:
+            if tensor.name in last_read or tensor.name in saved:
                 yield (*key, tensor.name), tensor.size_bytes
                 alive.add(tensor.name)
         if step.workspace_bytes:
             yield (*key, "workspace"), step.workspace_bytes
             yield (*key, "workspace"), 0
-        for name in sorted(alive - kept):
+        for name in sorted(alive - saved):
             if last_read.get(name, -1) <= place:
                 yield (*key, name), 0
                 alive.discard(name)
 
 
-def backward_events(key: tuple[Hashable, ...], steps: Sequence[LayerStep], kept: frozenset[str]) -> Iterator[Event]:
+def backward_events(key: tuple[Hashable, ...], steps: Sequence[LayerStep], saved: frozenset[str]) -> Iterator[Event]:
     """Yield the events of a layer's backward pass; the gradient of the residual stream is there throughout.
 
     Args:
-        kept: names of the tensors that the forward pass has left; others that are needed are computed once more.
+        saved: names of the tensors that the forward pass has left; others that are needed are computed once more.
     """
     for step in steps:
         for tensor in step.makes:
-            if tensor.name not in kept and any(tensor.name in other.saves for other in steps):
+            if tensor.name not in saved and any(tensor.name in other.saves for other in steps):
                 yield (*key, tensor.name), tensor.size_bytes
     first_save = {name: place for place, step in reversed(list(enumerate(steps))) for name in step.saves}
     tensors = {tensor.name: tensor for step in steps for tensor in step.makes}
@@ -191,7 +191,7 @@ def backward_events(key: tuple[Hashable, ...], steps: Sequence[LayerStep], kept:
         for name, first in first_save.items():
             if first == place and name != "x":
                 yield (*key, name), 0
-    for name in sorted(kept - first_save.keys() - {"x"}):
+    for name in sorted(saved - first_save.keys() - {"x"}):
         yield (*key, name), 0
 
 
@@ -206,7 +206,7 @@ def step_peaks(events: RankEvents, ops: Sequence[PipelineOp], in_flight: int, *,
     last = min(in_flight, most) + _STEADY_COUNT
     parts = [part for op in ops for part in op.parts()]
     batches = dict.fromkeys(part.micro_batch for part in parts if part.kind == "F")  # two streams may enter
-    kept = set(list(batches)[:last])
-    sampled = [part for part in parts if part.micro_batch in kept]
+    sampled_batches = set(list(batches)[:last])
+    sampled = [part for part in parts if part.micro_batch in sampled_batches]
     rounded = ((key, round(size)) for key, size in events.events(sampled))
     return allocator_peaks(rounded, is_expandable=is_expandable)

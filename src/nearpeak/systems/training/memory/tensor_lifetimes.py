@@ -117,11 +117,11 @@ def _backward_peak(
     for place, step in reversed(list(enumerate(order))):
         gradients |= {name for name in step.reads if tensors[name].gradient == "own"}
         gradients |= {tensor.name for tensor in step.makes if tensor.gradient == "own"}
-        own = sum(tensors[name].size_bytes for name in sorted(gradients))
-        kept = sum(tensors[name].size_bytes for name in sorted(alive))
+        gradient_bytes = sum(tensors[name].size_bytes for name in sorted(gradients))
+        alive_bytes = sum(tensors[name].size_bytes for name in sorted(alive))
         parameters = parameters + step.parameter_count
-        held: Any = layer_input.size_bytes + kept + parameters * parameter_gradient_bytes
-        peak = maximum(peak, held + own + step.backward_workspace_bytes)
+        held: Any = layer_input.size_bytes + alive_bytes + parameters * parameter_gradient_bytes
+        peak = maximum(peak, held + gradient_bytes + step.backward_workspace_bytes)
         gradients = {name for name in gradients if makers.get(name, -1) < place}
         alive = {name for name in alive if first_save[name] < place}
     return peak

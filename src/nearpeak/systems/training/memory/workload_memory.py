@@ -33,7 +33,7 @@ def workload_memory(
     held = use.weight_bytes + use.state_bytes
     # Gradients of earlier micro-batches stay until the update.
     alive = [use.gradient_bytes if plan.micro_batch_count > 1 else fixed - held for fixed in occupancy.fixed_bytes]
-    totals = [-(-own // shards) + more for own, more in zip(alive, occupancy.growing_bytes, strict=True)]
+    totals = [-(-live_bytes // shards) + more for live_bytes, more in zip(alive, occupancy.growing_bytes, strict=True)]
     peak = max(range(len(totals)), key=totals.__getitem__)
     root, *blocks = (unit.elements("dense") for unit in step.units)
     whole = dtype_of(step.gradient_dtype).bytes(root + sum(sorted(blocks)[-GATHERED_COUNT:]))

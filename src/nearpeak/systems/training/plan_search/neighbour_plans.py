@@ -109,15 +109,15 @@ def uneven_split(plan: TrainingPlan, stages: Sequence[StageTime], layer_count: i
     means = [(time.forward_s / count, time.backward_s / count) for time, count in zip(stages, counts, strict=True)]
     inner = {0: means[min(1, plan.pp - 1)], plan.pp - 1: means[max(plan.pp - 2, 0)]}
     layers: list[StageLayer] = []
-    for stage, (own, count) in enumerate(zip(means, counts, strict=True)):
-        each = min(own, inner.get(stage, own), key=sum)
+    for stage, (times, count) in enumerate(zip(means, counts, strict=True)):
+        each = min(times, inner.get(stage, times), key=sum)
         ends = [StageLayer(forward_s=each[0], backward_s=each[1])] * count
-        more = [count * (mean - one) for mean, one in zip(own, each, strict=True)]
+        more = [count * (mean - least) for mean, least in zip(times, each, strict=True)]
         if stage in inner:
             ends[-(stage > 0)] = StageLayer(forward_s=each[0] + more[0], backward_s=each[1] + more[1])
         layers += ends
-    found = split_stages(layers, plan.pp).layer_count
-    return None if found == counts else replace(plan, stage_layer_count=() if found == equal else found)
+    split = split_stages(layers, plan.pp).layer_count
+    return None if split == counts else replace(plan, stage_layer_count=() if split == equal else split)
 
 
 def plan_distance(old: TrainingPlan, new: TrainingPlan) -> float:
@@ -150,12 +150,12 @@ def nearest_fitting(
             near = group.chosen(rows)
             far = sum(np.abs(np.log2(getattr(near, name) / getattr(plan, name))) for name in _DEGREES)
             row = rows[np.lexsort((allocated[rows], far))[0]]
-            found = group.plan(int(row))
-            nearest.append((plan_distance(plan, found), float(allocated[row]), found))
-    for _, _, found in sorted(nearest, key=lambda entry: entry[:2]):
-        memory = fullest_rank(shape, found, device_bytes=room_bytes)
+            candidate = group.plan(int(row))
+            nearest.append((plan_distance(plan, candidate), float(allocated[row]), candidate))
+    for _, _, candidate in sorted(nearest, key=lambda entry: entry[:2]):
+        memory = fullest_rank(shape, candidate, device_bytes=room_bytes)
         if memory.fits:
-            return found, memory
+            return candidate, memory
     return None
 
 

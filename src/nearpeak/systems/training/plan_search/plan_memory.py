@@ -27,9 +27,9 @@ def group_memory(shape: TransformerShape, group: PlanGroup, in_flight: InFlight 
         later = [shape.dense_layer_count // (share + extra) + step for extra in (0, 1) for step in (0, 1)]
         stages += [np.minimum(stage, group.pp - 1) for stage in later]
     for stage in stages:
-        own = stage_layers(shape, plans, stage)
+        layers = stage_layers(shape, plans, stage)
         chunks = in_flight(plans, stage)
-        for place in memory_places(shape, plans, own, chunks=chunks, rules=rules, activations=activations):
+        for place in memory_places(shape, plans, layers, chunks=chunks, rules=rules, activations=activations):
             total: Any = 0.0
             for part in place.parts.values():
                 total = total + part

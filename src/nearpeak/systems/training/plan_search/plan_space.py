@@ -245,13 +245,13 @@ def _degrees(shape: TransformerShape, space: PlanSpace) -> dict[str, Any]:
 def _asked(group: PlanGroup) -> Any:
     """Return which combinations differ: chunks belong to interleaving, sharding and overlap to several ranks."""
     is_interleaved = group.schedule == "interleaved"
-    asked = (group.chunk_count > 1) == is_interleaved
-    asked &= (group.pp > 1) | (group.schedule == group.space.schedules[0])
+    is_searched = (group.chunk_count > 1) == is_interleaved
+    is_searched &= (group.pp > 1) | (group.schedule == group.space.schedules[0])
     if group.sharding != group.space.shardings[0]:
-        asked &= group.dp * group.cp > 1
+        is_searched &= group.dp * group.cp > 1
     if group.tp_overlap != group.space.tp_overlaps[0]:
-        asked &= group.tp > 1
-    return asked
+        is_searched &= group.tp > 1
+    return is_searched
 
 
 def _illegal(shape: TransformerShape, group: PlanGroup) -> Iterator[tuple[str, Any]]:

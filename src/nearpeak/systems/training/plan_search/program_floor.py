@@ -83,7 +83,7 @@ def queued_calls(program: RankProgram, *, has_tp: bool) -> QueuedCalls:
     Args:
         has_tp: whether tensor-parallel collectives count, which they do not where they run under products.
     """
-    found = [Counter[Case | Transfer]() for _ in QueuedCalls._fields]
+    counters = [Counter[Case | Transfer]() for _ in QueuedCalls._fields]
     forward_count = len(program.forward)
     for place, call in enumerate(program.micro_batch_calls()):
         move = None if call.is_beside or (call.transfer and call.transfer.dim == "tp" and not has_tp) else call.transfer
@@ -92,9 +92,9 @@ def queued_calls(program: RankProgram, *, has_tp: bool) -> QueuedCalls:
             continue
         part = call.name.partition(".")[0]
         is_in = (place < forward_count, True, part in ("head", "loss"), part == "embedding")
-        for counts in compress(found, is_in):
+        for counts in compress(counters, is_in):
             counts[key] += call.count
-    return QueuedCalls(*found)
+    return QueuedCalls(*counters)
 
 
 def _has_equal_stages(shape: TransformerShape, plan: TrainingPlan) -> bool:
@@ -132,15 +132,15 @@ def _model_time(
     layers = []
     for count, kind in kinds:
         more = program_calls(_short_model(shape, base[0] + (kind == 0), base[1] + (kind == 1)), plan)
-        own_forward, own = (
+        own_forward, all_calls = (
             {call: number - few.get(call, 0) for call, number in many.items() if number != few.get(call, 0)}
             for many, few in ((more.forward, least.forward), (more.whole, least.whole))
         )
         extra = count - (kind == first)
-        for counts, each in ((forward, own_forward), (whole, own)):
+        for counts, each in ((forward, own_forward), (whole, all_calls)):
             for call, number in each.items():
                 counts[call] = counts.get(call, 0) + extra * number
-        layers.append(calls_time(plan, own, {}))
+        layers.append(calls_time(plan, all_calls, {}))
     return _ModelTime(
         forward_s=calls_time(plan, forward, whole), whole_s=calls_time(plan, whole, whole), layer_s=min(layers),
         head_s=calls_time(plan, least.head, {}), embedding_s=calls_time(plan, least.embedding, {}),

@@ -111,12 +111,12 @@ def traffic_bytes(shape: TransformerShape, plan: Any) -> dict[str, tuple[Any, An
     dense, expert = (layer_parameters(shape, has_experts=has_experts).dense for has_experts in (False, True))
     reduced = shape.dense_layer_count * dense + shape.expert_layer_count * expert
     parameters = reduced / (plan.tp * plan.pp)  # of an average stage, experts left out
-    found = {
+    traffic = {
         "tp": (4 * layers * message * (plan.tp - 1) / plan.tp, plan.tp),
         "dp": (2 * parameters * _ELEMENT_BYTES * (replicas - 1) / replicas, plan.tp * replicas),
     }
     if shape.experts:
         share = shape.expert_layer_count / plan.pp
         routed = tokens * shape.experts.per_token * shape.hidden * element / plan.tp
-        found["ep"] = (4 * share * routed * (plan.ep - 1) / plan.ep, plan.tp * plan.ep)
-    return found
+        traffic["ep"] = (4 * share * routed * (plan.ep - 1) / plan.ep, plan.tp * plan.ep)
+    return traffic

@@ -53,21 +53,21 @@ def checkpointed_step(workload: Workload, blocks: Sequence[str]) -> Workload:
 
 
 def _by_block(calls: Iterable[Call], unit_of: Callable[[str], str]) -> dict[str, list[Call]]:
-    found: dict[str, list[Call]] = {}
+    blocks: dict[str, list[Call]] = {}
     for call in calls:
         if block := unit_of(call.module):
-            found.setdefault(block, []).append(call)
-    return found
+            blocks.setdefault(block, []).append(call)
+    return blocks
 
 
 def _made(calls: Iterable[Call], workload: Workload) -> set[int]:
     """Return the buffers that calls write before they read them: what is read first comes from elsewhere."""
-    found: set[int] = set()
-    given: set[int] = set()
+    made: set[int] = set()
+    inputs: set[int] = set()
     for call in calls:
-        given |= {use.buffer for use in call.reads} - found
-        found |= {buffer for buffer in _written(call) - given if workload.buffers[buffer].kind in _MADE}
-    return found
+        inputs |= {use.buffer for use in call.reads} - made
+        made |= {buffer for buffer in _written(call) - inputs if workload.buffers[buffer].kind in _MADE}
+    return made
 
 
 def _written(call: Call) -> set[int]:

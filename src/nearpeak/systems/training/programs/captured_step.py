@@ -137,8 +137,8 @@ def _layouts(workload: Workload) -> dict[int, Layout]:
 def layouts_of(call: Call) -> Iterator[tuple[int, Layout]]:
     """Yield the buffer and the layout of each tensor of a call, results last; nothing where its source states none."""
     if call.form is not None:
-        found = [*_of_arguments(tuple(value for _, value in call.form.arguments)), *call.form.results]
-        yield from zip(call.storages, found, strict=False)
+        layouts = [*_of_arguments(tuple(value for _, value in call.form.arguments)), *call.form.results]
+        yield from zip(call.storages, layouts, strict=False)
 
 
 def _of_arguments(argument: Argument) -> Iterator[Layout]:

@@ -85,14 +85,19 @@ def reduction(
 
     Where they are copied, into a buffer and, unless scattered, divided there by the number of replicas.
     """
-    own = sum(tensor.elements for tensor in tensors)
+    element_count = sum(tensor.elements for tensor in tensors)
     elements = _shared_elements(tensors, dim, plan, style)
     size, beside = dtype_of(style.gradient_dtype).bytes(elements), plan.dp_overlap
     copied: tuple[RankCall, ...] = ()
     if style.copies:
         count = len(tensors)
         copy = kernel(
-            f"{name}.copy", "copy", elements=elements, read=own, dtype=style.gradient_dtype, kernel_count=count
+            f"{name}.copy",
+            "copy",
+            elements=elements,
+            read=element_count,
+            dtype=style.gradient_dtype,
+            kernel_count=count,
         )
         copied = (copy,) if style.scatters else (copy, pointwise(f"{name}.mean", elements, style.gradient_dtype, "div"))
     if not style.scatters:

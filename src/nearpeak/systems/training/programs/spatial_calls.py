@@ -111,10 +111,10 @@ class TiledStep:
                 self._is_image[use.buffer] = self._shapes[use.buffer]
                 self._gathered.discard(use.buffer)
         share = max(map(self._tile_share, shapes))
-        own = RankCall(name=whole.name, case=self._tiled_case(case, share), count=whole.count)
+        tile = RankCall(name=whole.name, case=self._tiled_case(case, share), count=whole.count)
         halo = _exchange(whole.name, self._halo_bytes(case)) if case.op in _WINDOWED else ()
         yield from halo if is_first and is_split else ()
-        yield own
+        yield tile
         yield from () if is_first else halo
         yield from self._sums(call, whole.name)
 
@@ -122,13 +122,13 @@ class TiledStep:
         """Return the extents of the images of a call that tiles share; none of a call that runs whole."""
         if not _is_shared(call):
             return []
-        found = [
+        shapes = [
             layout.shape for place, layout in layouts_of(call)
             if place in self._shapes and len(layout.shape) == _IMAGE_DIMS and layout.shape[2] * layout.shape[3] > 1
         ]  # fmt: skip
-        if not found and call.case is not None and call.case.op == "reduce" and dict(call.case.axes)["outputs"] == 1:
+        if not shapes and call.case is not None and call.case.op == "reduce" and dict(call.case.axes)["outputs"] == 1:
             return [self._is_image[use.buffer] for use in call.reads if use.buffer in self._is_image]  # flattened
-        return found
+        return shapes
 
     def _gathers(self, call: Call, name: str) -> Iterator[RankCall]:
         """Yield the gathering of images that a call needs whole."""
@@ -230,8 +230,8 @@ def _tile_extent(window: Window, size: int, count: int) -> tuple[int, int, int]:
     ((29, 1, 0), (61, 0, 0))
     """
     parts = tiles(window.output_size(size), count)
-    own = parts[1] if count > 2 and parts[1][1] - parts[1][0] == parts[0][1] else parts[0]
-    first, last = window.needed(own, size)
-    begin = max(window.padding - own[0] * window.stride, 0)
-    reached = (own[1] - own[0] - 1) * window.stride + window.dilation * (window.taps - 1) + 1
+    interval = parts[1] if count > 2 and parts[1][1] - parts[1][0] == parts[0][1] else parts[0]
+    first, last = window.needed(interval, size)
+    begin = max(window.padding - interval[0] * window.stride, 0)
+    reached = (interval[1] - interval[0] - 1) * window.stride + window.dilation * (window.taps - 1) + 1
     return last - first, begin, max(reached - begin - (last - first), 0)

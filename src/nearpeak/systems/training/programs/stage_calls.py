@@ -77,7 +77,8 @@ def stage_calls(
     parts = (plan.tile_row_count, plan.tile_column_count)
     tiled = _tiled(Same(workload), Same(step), parts, plan.micro_batch) if parts != (1, 1) else None
     forward, backward = (
-        _chosen(calls, own, stage) for calls, own in ((step.forward, places.forward), (step.backward, places.backward))
+        _chosen(calls, stages, stage)
+        for calls, stages in ((step.forward, places.forward), (step.backward, places.backward))
     )
     if branches is not None:
         forward, backward = branches.own(forward), branches.own(backward)
@@ -95,13 +96,13 @@ def stage_blocks(workload: Workload) -> tuple[str, ...]:
     those, up to the second or a later one (`stages.0.layers.2`).
     """
     names = [tensor.name for unit in read_step(workload).units for tensor in unit.tensors]
-    found: list[str] = []
+    blocks: list[str] = []
     for depth in range(1, _DEEPEST + 1):
         matches = (re.match(rf"(?:(?:[^.]+\.)*?\d+(?=\.)\.?){{1,{depth}}}", f"{name}.") for name in names)
-        found = list(dict.fromkeys(match[0].rstrip(".") for match in matches if match))
-        if len(found) >= FEW_BLOCKS:
+        blocks = list(dict.fromkeys(match[0].rstrip(".") for match in matches if match))
+        if len(blocks) >= FEW_BLOCKS:
             break
-    order = read_step(workload, found)
+    order = read_step(workload, blocks)
     return tuple(unit.name for unit in order.units[1:])
 
 
@@ -196,11 +197,11 @@ def _units(step: CapturedStep, places: StepStages, stage: int, stage_count: int)
             if use.buffer in step.gradients:
                 writers[step.gradients[use.buffer][1].name] = place
     root, *blocks = step.units
-    own = tuple(
+    tensors = tuple(
         tensor for tensor in root.tensors
         if stage in places.tied.get(tensor.name, {writers.get(tensor.name, stage_count - 1)})
     )  # fmt: skip
-    return (Unit(name="root", tensors=own), *(unit for unit in blocks if places.units.get(unit.name, 0) == stage))
+    return (Unit(name="root", tensors=tensors), *(unit for unit in blocks if places.units.get(unit.name, 0) == stage))
 
 
 def _held(units: Sequence[Unit], backward: Iterable[Call], step: CapturedStep) -> tuple[Unit, ...]:

@@ -78,10 +78,10 @@ def step_branches(
         )  # fmt: skip
         if placed.time_s >= sum(alone_s):
             continue
-        kept = _same_rank(placed.start_s, alone_s, crossing, home)
-        moved |= {Same(call) for place, branch in enumerate(calls) if place not in kept for call in branch}
+        at_home = _same_rank(placed.start_s, alone_s, crossing, home)
+        moved |= {Same(call) for place, branch in enumerate(calls) if place not in at_home for call in branch}
         saved_s += sum(alone_s) - placed.time_s
-        wait_s += placed.time_s - sum(alone_s[place] for place in kept)
+        wait_s += placed.time_s - sum(alone_s[place] for place in at_home)
         is_exact = is_exact and placed.is_exact
     if not moved:
         raise SpecError(
@@ -96,7 +96,7 @@ def step_branches(
 def _same_rank(starts: Mapping[str, float], alone_s: Sequence[float], crossing: Sequence[float], home: int) -> set[int]:
     """Return the branches that run on the rank of the longest one, by their starts."""
     free: list[tuple[float, set[int]]] = []
-    for place in sorted(range(len(alone_s)), key=lambda one: (starts[str(one)], one != home)):
+    for place in sorted(range(len(alone_s)), key=lambda branch: (starts[str(branch)], branch != home)):
         start_s = starts[str(place)]
         stop_s = start_s + alone_s[place] + (place != home) * crossing[place]
         for index, (until_s, held) in enumerate(free):
@@ -126,8 +126,8 @@ def _forks(step: CapturedStep, workload: Workload) -> list[_Fork]:
         group = {place: place for place in range(left + 1, right) if place not in prepared}
         for first, last in inner:
             if first in group and last in group:
-                one, other = _root(group, first), _root(group, last)
-                group[max(one, other)] = min(one, other)
+                root, other = _root(group, first), _root(group, last)
+                group[max(root, other)] = min(root, other)
         parts |= {place: _root(group, place) for place in group}
     readers: dict[int, list[int]] = {}
     for first, last in edges:
@@ -211,7 +211,7 @@ def _crossing(branch: Iterable[int], step: CapturedStep, workload: Workload) -> 
     places = set(branch)
     written = {use.buffer for place in places for use in step.forward[place].writes}
     taken: set[int] = set()
-    given: set[int] = set()
+    sent_buffers: set[int] = set()
     for place, call in enumerate(step.forward):
         for use in call.reads:
             if workload.buffers[use.buffer].kind in ("weight", "input", "constant"):
@@ -219,6 +219,6 @@ def _crossing(branch: Iterable[int], step: CapturedStep, workload: Workload) -> 
             if place in places and use.buffer not in written:
                 taken.add(use.buffer)
             if place not in places and use.buffer in written:
-                given.add(use.buffer)
-    received, sent = (sum(workload.buffers[buffer].bytes for buffer in side) for side in (taken, given))
+                sent_buffers.add(use.buffer)
+    received, sent = (sum(workload.buffers[buffer].bytes for buffer in side) for side in (taken, sent_buffers))
     return received, sent

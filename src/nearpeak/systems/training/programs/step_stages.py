@@ -76,8 +76,8 @@ def _backward_stages(
     stages: list[int] = []
     stage = last
     for call in step.backward:
-        own = of_module.get(call.module, of_unit.get(step.unit_of(call.module), stage))
-        stage = min(stage, own)
+        home = of_module.get(call.module, of_unit.get(step.unit_of(call.module), stage))
+        stage = min(stage, home)
         stages.append(stage)
     return tuple(stages)
 
@@ -90,7 +90,7 @@ def _tied(workload: Workload, step: CapturedStep, stages: Sequence[int]) -> dict
         for use in call.reads:
             if workload.buffers[use.buffer].name in trained and workload.buffers[use.buffer].kind == "weight":
                 readers.setdefault(workload.buffers[use.buffer].name, set()).add(stage)
-    return {name: frozenset(found) for name, found in readers.items() if len(found) > 1}
+    return {name: frozenset(reader_stages) for name, reader_stages in readers.items() if len(reader_stages) > 1}
 
 
 def _crossing(

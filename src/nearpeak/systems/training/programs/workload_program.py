@@ -49,8 +49,8 @@ def workload_program(
         NotModelledError: a call that no operator matches or tiles cannot share, or an optimizer that cannot be split.
     """
     check_degrees(workload.name, plan)
-    own = stage_calls(planned_step(workload, plan, blocks), plan, stage, starts=starts, blocks=blocks)
-    return stage_program(own, plan, style=style)
+    stage_part = stage_calls(planned_step(workload, plan, blocks), plan, stage, starts=starts, blocks=blocks)
+    return stage_program(stage_part, plan, style=style)
 
 
 def check_degrees(name: str, plan: TrainingPlan) -> None:
@@ -66,7 +66,7 @@ def check_degrees(name: str, plan: TrainingPlan) -> None:
             )
 
 
-def stage_program(own: StageCalls, plan: TrainingPlan, *, style: DataParallelism | None = None) -> RankProgram:
+def stage_program(calls: StageCalls, plan: TrainingPlan, *, style: DataParallelism | None = None) -> RankProgram:
     """Return what a rank of a stage runs for one micro-batch, and at the end of a step.
 
     Args:
@@ -75,20 +75,20 @@ def stage_program(own: StageCalls, plan: TrainingPlan, *, style: DataParallelism
     Raises:
         NotModelledError: an optimizer that cannot be split.
     """
-    style = style or replace(data_parallelism(plan), gradient_dtype=own.step.gradient_dtype)
-    forward, backward, weight, ready = _passes(own, plan, style)
+    style = style or replace(data_parallelism(plan), gradient_dtype=calls.step.gradient_dtype)
+    forward, backward, weight, ready = _passes(calls, plan, style)
     tile_count = plan.tile_row_count * plan.tile_column_count
     return RankProgram(
-        stage=own.stage % plan.pp, chunk=own.stage // plan.pp, layer_count=len(own.units) - 1,
-        forward=(*forward, *_sent(own.places.activation_bytes[own.stage] // tile_count)),
-        backward=(*backward, *_sent(own.places.gradient_bytes[own.stage] // tile_count)),
+        stage=calls.stage % plan.pp, chunk=calls.stage // plan.pp, layer_count=len(calls.units) - 1,
+        forward=(*forward, *_sent(calls.places.activation_bytes[calls.stage] // tile_count)),
+        backward=(*backward, *_sent(calls.places.gradient_bytes[calls.stage] // tile_count)),
         weight=weight,
         gradient=(
             *(() if style.reduces_each_micro_batch else bucket_calls((ready,), plan, style)),
-            *_tied(own, plan, style),
+            *_tied(calls, plan, style),
         ),
-        optimizer=_optimizer(own, plan, style),
-        parameter_count=sum(unit.elements("dense") for unit in own.units),
+        optimizer=_optimizer(calls, plan, style),
+        parameter_count=sum(unit.elements("dense") for unit in calls.units),
     )  # fmt: skip
 
 
@@ -104,30 +104,30 @@ def workload_programs(
 
 
 def _passes(
-    own: StageCalls, plan: TrainingPlan, style: DataParallelism
+    stage_part: StageCalls, plan: TrainingPlan, style: DataParallelism
 ) -> tuple[tuple[RankCall, ...], tuple[RankCall, ...], tuple[RankCall, ...], Unit]:
     """Return the passes of a micro-batch, and the parameters in reverse order of their gradients' readiness."""
-    step = own.step
-    gathered = gathers(own.units, plan, style) if style.gathers_in_passes else [[] for _ in own.units]
-    before = {unit.name: calls for unit, calls in zip(own.units, gathered, strict=True)}
-    forward = [*before["root"], *_with_gathers(own, before)]
-    last_writer = {use.buffer: place for place, call in enumerate(own.backward) for use in call.writes}
+    step = stage_part.step
+    gathered = gathers(stage_part.units, plan, style) if style.gathers_in_passes else [[] for _ in stage_part.units]
+    before = {unit.name: calls for unit, calls in zip(stage_part.units, gathered, strict=True)}
+    forward = [*before["root"], *_with_gathers(stage_part, before)]
+    last_writer = {use.buffer: place for place, call in enumerate(stage_part.backward) for use in call.writes}
     due = {place: [step.gradients[b] for b in dict.fromkeys(use.buffer for use in call.writes)
                    if b in step.gradients and last_writer[b] == place]
-           for place, call in enumerate(own.backward)}  # fmt: skip
+           for place, call in enumerate(stage_part.backward)}  # fmt: skip
     (dim, ranks, _), _ = replica_groups(plan)
-    left = {unit.name: len(unit.tensors) for unit in own.units}
+    left = {unit.name: len(unit.tensors) for unit in stage_part.units}
     backward: list[RankCall] = []
     weight: list[RankCall] = []
     ready: list[Unit] = []
     opened: set[str] = set()
-    for place, call in enumerate(own.backward):
+    for place, call in enumerate(stage_part.backward):
         unit = step.unit_of(call.module)
         if unit and unit not in opened and style.reshards:
             backward += before.get(unit, ())
             opened.add(unit)
         is_weight = bool(call.writes) and all(use.buffer in step.gradients for use in call.writes)
-        (weight if is_weight else backward).extend(own.ranked(call, is_backward=True))
+        (weight if is_weight else backward).extend(stage_part.ranked(call, is_backward=True))
         for name, tensor in due[place]:
             ready.append(Unit(name=name, tensors=(tensor,)))
             if plan.micro_batch_count > 1 and not style.reduces_each_micro_batch:
@@ -136,35 +136,35 @@ def _passes(
                 )
             left[name or "root"] -= 1
             if not left[name or "root"] and style.reduces_each_micro_batch and ranks > 1:
-                unit_tensors = next(unit.tensors for unit in own.units if unit.name == (name or "root"))
+                unit_tensors = next(unit.tensors for unit in stage_part.units if unit.name == (name or "root"))
                 weight += reduction(f"{name or 'root'}.gradient", unit_tensors, dim, plan, style)
     order = tuple(tensor for unit in reversed(ready) for tensor in unit.tensors)
     return tuple(forward), tuple(backward), tuple(weight), Unit(name="gradient", tensors=order)
 
 
-def _with_gathers(own: StageCalls, before: dict[str, list[RankCall]]) -> list[RankCall]:
+def _with_gathers(calls: StageCalls, before: dict[str, list[RankCall]]) -> list[RankCall]:
     order: list[RankCall] = []
     opened: set[str] = set()
-    for call in own.forward:
-        unit = own.step.unit_of(call.module)
+    for call in calls.forward:
+        unit = calls.step.unit_of(call.module)
         if unit and unit not in opened:
             order += before.get(unit, ())
             opened.add(unit)
-        order += own.ranked(call)
+        order += calls.ranked(call)
     return order
 
 
-def _tied(own: StageCalls, plan: TrainingPlan, style: DataParallelism) -> list[RankCall]:
+def _tied(calls: StageCalls, plan: TrainingPlan, style: DataParallelism) -> list[RankCall]:
     """Return the sums of the gradients of parameters that stages of several ranks hold, once a step."""
-    if not own.places.tied:
+    if not calls.places.tied:
         return []
     ranks = rank_stages(plan_schedule(plan))
     width = dtype_of(style.gradient_dtype)
-    tensors = {tensor.name: tensor for unit in own.units for tensor in unit.tensors}
+    tensors = {tensor.name: tensor for unit in calls.units for tensor in unit.tensors}
     return [
         collective("gradient.embedding", "all_reduce", width.bytes(tensors[name].elements), "pp")
-        for name, stages in own.places.tied.items()
-        if own.stage in stages and not any(stages <= held.keys() for held in ranks)
+        for name, stages in calls.places.tied.items()
+        if calls.stage in stages and not any(stages <= held.keys() for held in ranks)
     ]
 
 
@@ -172,11 +172,11 @@ def _sent(size: int) -> tuple[RankCall, ...]:
     return (collective("stage.send", "send", size, "pp"),) if size else ()
 
 
-def _optimizer(own: StageCalls, plan: TrainingPlan, style: DataParallelism) -> tuple[RankCall, ...]:
+def _optimizer(stage_part: StageCalls, plan: TrainingPlan, style: DataParallelism) -> tuple[RankCall, ...]:
     """Return the captured optimizer's calls over the parameters of the stage, or over its share of them."""
-    step = own.step
+    step = stage_part.step
     every = sum(unit.elements("dense") for unit in step.units)
-    held = sum(unit.elements("dense") for unit in own.units)
+    held = sum(unit.elements("dense") for unit in stage_part.units)
     split = shard_count(plan) if style.states_are_split else 1
     share = -(-held // split)
     calls = [
@@ -186,7 +186,7 @@ def _optimizer(own: StageCalls, plan: TrainingPlan, style: DataParallelism) -> t
         for call in step.optimizer
     ]
     if style.gathers_after_update and split > 1:
-        unit = Unit(name="optimizer", tensors=tuple(tensor for unit in own.units for tensor in unit.tensors))
+        unit = Unit(name="optimizer", tensors=tuple(tensor for unit in stage_part.units for tensor in unit.tensors))
         calls += [call for part in gathers((unit,), plan, style) for call in part]
     return tuple(calls)
 
