@@ -122,6 +122,11 @@ def documentation_faults(source: str) -> Iterator[str]:
             yield f"{name}: not documented"
         elif documentation.lower().startswith(("this function", "this method", "this class", "a function", "function")):
             yield f"{name}: the docstring says that it is a function or class instead of what it returns"
+        if isinstance(node, ast.FunctionDef):
+            parameters = {item.arg for item in ast.walk(node.args) if isinstance(item, ast.arg)}
+            section = documentation.partition("Args:\n")[2].partition("\n\n")[0]
+            described = re.findall(r"^    \*{0,2}([a-z]\w*):", section, re.MULTILINE)
+            yield from (f"{name}: documents {word}, which is no parameter" for word in {*described} - parameters)
 
 
 def _public(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef]]:

@@ -29,6 +29,11 @@ SOURCES = {
     "silent field": (house_rules.dataclass_faults, FIELD.replace('{}\n    "Doc."', "time_s: float"), "no string"),
     "silent module": (house_rules.documentation_faults, "import os\n", "does not start with a line"),
     "silent function": (house_rules.documentation_faults, '"""M."""\ndef run():\n    pass\n', "not documented"),
+    "stale argument": (
+        house_rules.documentation_faults,
+        '"""M."""\ndef run(a):\n    """Run.\n\n    Args:\n        b: size."""\n',
+        "no parameter",
+    ),
     "empty words": (house_rules.documentation_faults, '"""M."""\ndef run():\n    "This function runs."\n', "says that"),
     "long file": (house_rules.size_faults, "x = 1\n" * 401, "401 lines"),
     "long function": (house_rules.size_faults, "def run():\n" + "    x = 1\n" * 50, "51 lines"),

@@ -1,4 +1,4 @@
-"""Results in a file that their store has not taken yet: a later call hands over what a stopped one left."""
+"""Results measured into a file but not yet stored: a later run uploads what an interrupted one left."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Kinds of files that are none of those a command reads: what a file is, and what to give instead."""
+"""Recognition of input files that a command cannot read: what kind a file is, and which command or file fits."""
 
 import re
 import tomllib

@@ -60,7 +60,7 @@ class Definition:
         """Return the extent of every axis, in the file's order.
 
         Args:
-            given: extents of the `var` axes.
+            variables: extents of the `var` axes.
             where: workload, for messages.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Flips of a series between two levels: recognition, removal of the second state, and the stay that is none of them."""
+"""Series that alternate between two levels, such as two clock states: detection, and removal of the second level."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Documented device behind an edited target, a partition, or a user's target of the same name."""
+"""The unedited, documented device from which an edited target, partition or power mode derives."""
 
 import re
 from dataclasses import replace

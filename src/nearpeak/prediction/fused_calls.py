@@ -1,4 +1,4 @@
-"""Calls of a step that a compiler puts into one kernel, and the traffic that this avoids."""
+"""Groups of calls that a compiler fuses into one kernel, and the memory traffic that fusion saves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Times of one serving framework against the best of those measured."""
+"""Kernel times of one serving framework relative to the fastest framework measured, by operator and device."""
 
 import tomllib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""First sentences of a report on a step: its expected time per item, the gap to the limit, and what to do about it."""
+"""Opening sentences of a step report: expected time per item, distance from the bound, and the best remedy."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Rendered frames that run concurrently with compute: pixel shading as thread blocks."""
+"""Graphics workload beside compute: rendered frames whose pixel shading occupies thread blocks."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Timelines of many ranks as traces: a device per rank, a stream per lane, for viewers and for `analyze`."""
+"""Trace files of multi-rank timelines: one device per rank, one stream per lane, for viewers and for `analyze`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

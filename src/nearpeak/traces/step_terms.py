@@ -1,4 +1,4 @@
-"""Parts of a step's time, the rules that judged each, and the sentence that may be concluded from them."""
+"""Terms into which a trace's step time is split, the rules that judged each, and the conclusion they allow."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Expected gain of the configurations that a search has left, from the lower tail of the times that it has seen."""
+"""Expected gain of the untried configurations of a search, by a fit to the lower tail of the measured times."""
 
 import math
 from collections.abc import Sequence

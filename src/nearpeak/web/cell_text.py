@@ -1,4 +1,4 @@
-"""Table cells of figures and names, in the number format of the reports."""
+"""Text of dashboard table cells: dates, ages, figures and names, in the number format of the reports."""
 
 from nearpeak.core.history.stored_run import Series
 from nearpeak.reports.document import Cell, Link

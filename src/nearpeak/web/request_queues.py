@@ -1,4 +1,4 @@
-"""Queues by kind of request, so that slow requests wait for one another and quick ones do not wait for them."""
+"""Separate worker queues for slow and quick requests of the dashboard, so that slow ones do not delay quick ones."""
 
 import asyncio
 from collections import Counter

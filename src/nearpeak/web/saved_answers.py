@@ -1,4 +1,4 @@
-"""Pages of answers that a folder of reports holds as JSON: precision tables, pieces of a conversion, tuning studies."""
+"""Dashboard views of saved JSON answers: precision tables, conversion pieces and tuning studies of a reports folder."""
 
 import re
 from collections.abc import Callable, Mapping

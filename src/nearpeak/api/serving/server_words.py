@@ -1,4 +1,4 @@
-"""Words of a question about an inference server: streams of sensors, and times of batches."""
+"""Parser of the text options of an inference server's plan: sensor streams, and times of batches."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

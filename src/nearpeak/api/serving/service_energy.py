@@ -1,4 +1,4 @@
-"""Power of a service: predicted energy of the kernels of typical steps, and the board's own between and beside them."""
+"""Power of a serving deployment: predicted energy of the kernels of typical steps, plus idle power of the boards."""
 
 from functools import lru_cache
 from typing import Any

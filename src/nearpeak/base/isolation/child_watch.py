@@ -1,4 +1,4 @@
-"""Watch over a child process from its caller: answer, output, time, memory, and everything that the child starts."""
+"""Supervision of a child process by its caller: answer, output, deadline, memory limit, and its descendants."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Boolean arrays of elements seen through views, and traced back behind them."""
+"""Boolean element masks mapped through tensor views, forwards and backwards."""
 
 from collections.abc import Sequence
 from math import prod

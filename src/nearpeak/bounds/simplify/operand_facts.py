@@ -1,4 +1,4 @@
-"""Facts about the operands of calls, kept with the nodes of the value graph: zeros, selections, carriers."""
+"""Known properties of call operands on the nodes of the value graph: all zero, one-hot, exact in a narrower format."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows that data pick from a computed tensor, read as products with one-hot rows, which reach products before them."""
+"""Gathers of rows of a computed tensor as products with one-hot matrices, which merge with the products before."""
 
 from collections.abc import Sequence
 from math import prod

@@ -20,7 +20,7 @@ def cost(
     """Return the multiply-adds and the other arithmetic of a product, formed in the cheapest order.
 
     Args:
-        kept: how many of how many elements of the result's last two dimensions are wanted; none for all.
+        needed_share: how many of how many elements of the result's last two dimensions are wanted; none for all.
         zeros: whether products with what is surely zero are left out.
     """
     options = node.options

@@ -1,4 +1,4 @@
-"""Recurrent layers read as products of their inputs, which rewrites reach, and a call that does the rest."""
+"""Recurrent layers split into the product of their inputs, open to rewrites, and one call for the recurrence."""
 
 from math import prod
 

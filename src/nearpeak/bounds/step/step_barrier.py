@@ -1,4 +1,4 @@
-"""Barrier of a whole step: an input tensor that a full reduction and a later element-wise call both read."""
+"""Traffic term of a whole step: an input reduced as a whole and needed again is read twice or must stay on chip."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,15 +19,15 @@ def step_barrier(
     initial: Sequence[str],
     final: Sequence[str],
 ) -> Barrier | None:
-    """Return the barrier of the largest group among the live calls; none where no given tensor is needed twice.
+    """Return the barrier of the largest group among the live calls; none where no initial tensor is needed twice.
 
-    Two kinds are found: one call that normalises a given tensor, and a reduction of a whole given tensor to one
-    element on which a later element-wise call of the same tensor depends (x / norm(x)). The result must outlive the
-    step whole: of softmax(x) @ v, say, a program keeps running sums and rescales them, and reads x once.
+    Two kinds are recognised: one call that normalises an initial tensor, and a reduction of a whole initial tensor to
+    one element on which a later element-wise call of the same tensor depends (x / norm(x)). The result must outlive
+    the step whole: of softmax(x) @ v, say, a program keeps running sums and rescales them, and reads x once.
 
     Args:
-        given: kinds of storage whose content is there before the step.
-        kept: kinds of storage whose content outlives it.
+        initial: kinds of storage whose content is there before the step.
+        final: kinds of storage whose content outlives it.
     """
     last = {use.buffer: call for call in workload.calls for use in call.writes}
     written: set[int] = set()

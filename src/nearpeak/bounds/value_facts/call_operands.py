@@ -1,4 +1,4 @@
-"""A call with the facts of its operands, as rules of operators see it."""
+"""One operator call with the known value properties of its operands, as the propagation rules read it."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

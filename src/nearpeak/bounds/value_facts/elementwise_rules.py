@@ -1,4 +1,4 @@
-"""Facts of the results of element-wise functions, by function."""
+"""Rules that give the value range and exact format of element-wise results from those of the operands."""
 
 from collections.abc import Callable, Mapping
 from math import ceil, floor, inf, isinf, prod

@@ -1,4 +1,4 @@
-"""Facts of the results of each family of operators, and the facts that products make use of."""
+"""Rules that give the value range and exact format of each operator family's results, and what products use of them."""
 
 from collections.abc import Callable, Mapping
 from functools import reduce

@@ -1,4 +1,4 @@
-"""A step whose calls need less because of what is known of their values: formats, zero states, selected rows."""
+"""A step with less work than its calls state, by known values: narrower formats, zero states, selected rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

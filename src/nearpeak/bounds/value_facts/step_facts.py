@@ -1,4 +1,4 @@
-"""Facts of every value of a step, call by call and storage by storage."""
+"""Propagation of value properties (range, exact format, one-hot rows) through a step, call by call."""
 
 from collections.abc import Mapping, Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""Items of a step, by which people count its work: tokens, images, samples."""
+"""Items in which a step's work is counted: tokens, images, samples."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A data loader as numbers, and what it lets a training epoch take: times by cause, limits and remedies."""
+"""Data-loader plan: files, workers and compute of an epoch, its predicted time by cause, limits and remedies."""
 
 import math
 from collections.abc import Mapping

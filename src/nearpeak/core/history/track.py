@@ -1,4 +1,4 @@
-"""A series as charts show it: one value per commit, its level changes, and environment changes."""
+"""A plotted series: one value per commit, its level changes, and changes of its environment."""
 
 from dataclasses import dataclass
 

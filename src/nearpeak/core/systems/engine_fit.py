@@ -1,4 +1,4 @@
-"""Fit of an engine's host times to a user's own benchmark: what was chosen, what it means, what is left."""
+"""Result of fitting a serving engine's host times to a user's benchmark: fitted values, errors before and after."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

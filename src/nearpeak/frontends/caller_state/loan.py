@@ -1,4 +1,4 @@
-"""Walk over everything that a caller's objects hold: tensors are replaced for a while, the rest is put back."""
+"""Temporary replacement of all tensors that a caller's objects reach by fake ones, and restoration after a capture."""
 
 import sys
 import weakref

@@ -1,4 +1,4 @@
-"""Contents of objects that can be written into, with the function that puts each back."""
+"""Copies of the contents of mutable objects before a capture, with the function that restores each."""
 
 import os
 import random

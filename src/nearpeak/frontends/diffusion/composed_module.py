@@ -1,4 +1,4 @@
-"""Module of PyTorch from named parts and a function that runs them."""
+"""Builder of a `torch.nn.Module` from named submodules and a forward function."""
 
 from collections.abc import Callable
 from math import log

@@ -1,4 +1,4 @@
-"""Formats and storages of the tensors in a call's form."""
+"""Number formats and storages of the tensors in a call's recorded arguments."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Set

@@ -1,4 +1,4 @@
-"""Exchange of calls of a workload for one or more others, with everything that names calls by position."""
+"""Replacement of calls of a workload by others, with references by position renumbered."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Share of the documented rate that a board's power limit sustains, and its transfer between boards."""
+"""Share of the documented peak rate that a board sustains under its power limit, transferred between boards."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Quantities of power modes on which times and powers depend, relative to the largest of a board."""
+"""Regression features of a power mode: inverse GPU, memory and host rates relative to the fastest mode."""
 
 from collections.abc import Sequence
 from typing import Any

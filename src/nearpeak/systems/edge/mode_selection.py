@@ -1,4 +1,4 @@
-"""Selection of the power modes whose measurement says most about all others."""
+"""Optimal design over power modes: the few whose measurement determines the times of all others best."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Times over power modes as a sum of non-negative terms, shrunk to a prediction."""
+"""Step time over power modes, fitted as a sum of non-negative terms and shrunk towards the prediction."""
 
 from collections.abc import Mapping
 from typing import Any

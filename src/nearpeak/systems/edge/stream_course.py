@@ -1,4 +1,4 @@
-"""Simulated course of streams until it repeats: frames, first late frame, response times."""
+"""Simulated schedule of sensor streams until it repeats: frames, response times, first missed deadline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

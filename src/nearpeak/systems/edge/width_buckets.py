@@ -1,4 +1,4 @@
-"""Batches of items of unlike width: padding, and the batches with the least of it."""
+"""Bucketing of items by width into batches with the least padding."""
 
 from collections.abc import Sequence
 

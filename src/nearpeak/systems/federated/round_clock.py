@@ -1,4 +1,4 @@
-"""Clock of synchronous rounds: the server waits for the last client that counts."""
+"""Simulation of synchronous federated rounds, each as long as its slowest counted client."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A small classifier with one hidden layer in NumPy, whose parameters are one vector of float64."""
+"""Two-layer NumPy classifier with float64 parameters in one vector, trained by simulated federated clients."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Event clock of asynchronous and buffered federations: clients start again one by one, nobody waits."""
+"""Event simulation of asynchronous and buffered federated learning, where clients start again one by one."""
 
 import heapq
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Most tokens per second of an engine that always has requests waiting."""
+"""Offline throughput of an engine: most tokens per second when requests always wait."""
 
 from math import expm1
 from typing import NamedTuple

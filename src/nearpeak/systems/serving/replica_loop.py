@@ -1,4 +1,4 @@
-"""The loop over arrivals: replicas run until each one, are started and drained, and one of them takes the request."""
+"""Simulation of request arrivals over replicas: routing, start-up and draining of replicas."""
 
 from nearpeak.base.compilation import compiled_exactly
 from nearpeak.systems.serving.block_cache import PLAIN_REQUESTS, cached_blocks

@@ -1,4 +1,4 @@
-"""Order in which a rank runs the calls of its passes: recomputation, both kinds of gradients, reductions, gathers."""
+"""Execution order of a rank's calls in each pass: recomputation, input and weight gradients, reductions, gathers."""
 
 from collections.abc import Sequence
 from dataclasses import replace

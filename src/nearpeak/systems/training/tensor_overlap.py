@@ -1,4 +1,4 @@
-"""Tensor-parallel collectives in pieces under the products that make or take their data."""
+"""Overlap of tensor-parallel collectives with the matrix products beside them, both split into pieces."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

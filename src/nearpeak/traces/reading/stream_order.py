@@ -1,4 +1,4 @@
-"""Device times that cannot be: work that runs over later work of its stream, or before the call that launched it."""
+"""Detection of impossible device times: overlapping work on one stream, or work before the call that launched it."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reversing or picking positions of an outer product does so to the factors that vary there; repeats stay repeats."""
+"""A flip or index selection of an outer product moves to the factors that vary along that dimension."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

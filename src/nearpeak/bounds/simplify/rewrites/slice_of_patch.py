@@ -1,4 +1,4 @@
-"""A slice within what was written last to a storage is a slice of that; one beside it, of what was there before."""
+"""A slice of a partly overwritten storage reads either the last tensor written into it or the content before that."""
 
 from nearpeak.bounds.simplify.affine_views import View, stored
 from nearpeak.bounds.simplify.patch_chain import extent_of

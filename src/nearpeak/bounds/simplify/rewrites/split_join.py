@@ -1,4 +1,4 @@
-"""A sum over products with concatenated factors is the sum of those with each, where some of them repeat themselves."""
+"""Distribution over a concatenation: a contraction with concatenated factors becomes a sum of smaller contractions."""
 
 from nearpeak.bounds.simplify.affine_views import View, selected, view
 from nearpeak.bounds.simplify.product_sums import Product, added, product

@@ -1,4 +1,4 @@
-"""Scheduling of vLLM before V1: steps of whole waiting prompts before steps of decodes, recomputation of the last."""
+"""Scheduling of vLLM before V1: whole prompts before decodes, and preemption of the newest request by recomputation."""
 
 from nearpeak.systems.serving.scheduling_policy import SchedulingPolicy
 

@@ -1,4 +1,4 @@
-"""Memory of layers between and during their passes under recomputation."""
+"""Activation memory of transformer layers under none, selective or full recomputation, within and between passes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
