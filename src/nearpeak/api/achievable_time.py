@@ -72,9 +72,9 @@ def predict(
         cases: a Case (gives a Prediction), a Workload (a StepPrediction: the sum of its calls), or several cases, a
             CaseTable, or columns or a data frame as `case_table` takes them (a PredictionTable).
         calibration: file of coefficients of the user's own, used instead of those that ship with nearpeak.
-        correction: whether the bounded correction on top of the scalars (at most 25 %, the term `library`) is applied
-            where a device has one.
-        elsewhere: whether intervals are those of other software and another way of timing than behind the scalars.
+        correction: whether the bounded correction on top of the coefficients (at most 25 %, the term `library`) is
+            applied where a device has one.
+        elsewhere: whether intervals are those of other software and another way of timing than behind the coefficients.
         sustained: whether such work goes on for seconds, at the clock that the board's power allows over the mix, or
             comes in bursts of milliseconds; by default steps are sustained, cases and tables of them are bursts.
         software: `best` of the frameworks measured, case by case, or one of them: `vllm`, `trtllm`, `sglang`. In a step

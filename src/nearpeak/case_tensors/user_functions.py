@@ -313,6 +313,6 @@ _CONTRACT = (
     "a function is called as f(tensors, **arguments), tensors by name; "
     "'nearpeak validate CASE --skeleton' prints one for a case, to be filled in"
 )
-"""What a function is told whose parameters are others."""
+"""Hint for a function whose parameters do not match."""
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
 """Attributes of a callable that its wrapper keeps."""

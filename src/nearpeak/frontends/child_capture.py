@@ -119,7 +119,7 @@ def _imported(function: str) -> Any:
 def _failure(subject: str, ending: Ending, limits: CaptureOptions) -> str:
     """Return the message for a child that ended without a result."""
     lines = ending.output.strip().splitlines()
-    last = f"; it said last: {lines[-1][:200]}" if lines else ""
+    last = f"; its last output: {lines[-1][:200]}" if lines else ""
     name = ending.signal_name
     if ending.verdict == "timeout":
         what = f"capture did not finish within {limits.timeout_s:g} s; give more with --timeout"

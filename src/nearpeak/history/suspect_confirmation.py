@@ -34,7 +34,7 @@ def confirmed(store: Store, group: Regressed, measure_round: Round, margin_ratio
     """Return the verdict of interleaved runs of a group's good and bad commit (3, 5 or 10 rounds), and store it.
 
     A change makes the alert active and its members confirmed; none, `invalid-noise`; one that is gone at equal clocks,
-    `infra`; where nothing can be said, the alert is new again.
+    `infra`; where there is no verdict, the alert is new again.
 
     Raises:
         MeasureError: one of the two cannot be built or run.

@@ -132,7 +132,7 @@ def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Ou
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
     lines = ending.output.strip().splitlines()
-    last = f"; it said last: {lines[-1][:200]}" if lines else ""
+    last = f"; its last output: {lines[-1][:200]}" if lines else ""
     if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
     killed, name = ending.signal_name == "SIGKILL", ending.signal_name or "SIGKILL"

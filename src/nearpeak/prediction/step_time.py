@@ -171,9 +171,9 @@ def _sum(
     if not calls:
         return None
     gap: dict[str, float] = {}
-    grounds: dict[str, list[float]] = {}
+    by_distance: dict[str, list[float]] = {}
     for count, _, call in calls:
-        grounds.setdefault(str(call.distance_count), []).append(call.time_s * count)
+        by_distance.setdefault(str(call.distance_count), []).append(call.time_s * count)
         for cause, time_s in call.gap_s.items():
             gap[cause] = gap.get(cause, 0.0) + time_s * count
     unpredicted: dict[str, int] = {}
@@ -187,6 +187,6 @@ def _sum(
         high_s=fsum(call.high_s * count for count, _, call in calls),
         bound_s=fsum(bound_s * count for count, bound_s, _ in calls), gap_s=gap,
         call_count=sum(count for count, _, _ in calls), unpredicted=unpredicted,
-        grounds_s={steps: fsum(some) for steps, some in grounds.items()},
+        grounds_s={steps: fsum(some) for steps, some in by_distance.items()},
         unpredicted_bound_s=fsum(bound_s * row.call_count for row, bound_s, _ in missing), holds_for=holds_for,
     )  # fmt: skip

@@ -101,7 +101,7 @@ def to_json(case: Case, target: str, fabric: Fabric, result: CollectiveTime) -> 
             "predicted_s": result.time_s, "low_s": result.low_s, "high_s": result.high_s, "bound_s": result.bound_s,
             "tier": result.tier, "limiter": result.limiter, "protocol": result.algorithm,
             "waterfall_s": {part.name: part.time_s for part in result.parts},
-            "grounds": {part.name: part.ground for part in result.parts},
+            "provenance": {part.name: part.ground for part in result.parts},
             "tiers": [
                 {"name": tier.name, "device_count": tier.device_count, "source": tier.source} for tier in fabric.tiers
             ],
@@ -118,13 +118,13 @@ def document_of(label: str, target: str, fabric: Fabric, result: CollectiveTime)
         f"limit {text.brief(result.bound_s, 's')}, which nothing beats."
     )
     rows = [(part.name, part.time_s, words.percent(part.time_s / result.time_s)) for part in result.parts]
-    grounds = [f"{part.name}: {_WORDS[part.name]}; {part.ground}" for part in result.parts]
+    provenance = [f"{part.name}: {_WORDS[part.name]}; {part.ground}" for part in result.parts]
     protocol = f"fastest protocol between nodes: {result.algorithm}" if result.algorithm else ""
     return Document(
         title=label, subject=f"on {target} ({fabric.name}: {fabric.title})", lead=lead, kicker="Prediction",
         blocks=[
             Table(columns=columns("part|", "#time_s|", "#share|"), rows=rows, indent_count=2),
             protocol,
-            Details(WHY, (*grounds, *(f"{tier.name}: {tier.source}" for tier in fabric.tiers))),
+            Details(WHY, (*provenance, *(f"{tier.name}: {tier.source}" for tier in fabric.tiers))),
         ],
     )  # fmt: skip

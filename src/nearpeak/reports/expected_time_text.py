@@ -47,7 +47,7 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
         yield f"energy per step: {energy_line(prediction.energy)}"
     if prediction.holds_for:
         yield f"holds for {prediction.holds_for}"
-    yield f"grounds: {_grounds(prediction)}"
+    yield f"provenance: {_provenance(prediction)}"
     if prediction.unpredicted:
         count = sum(prediction.unpredicted.values())
         yield (
@@ -57,7 +57,7 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
         yield from (f"left out, {counted(count, 'call')}: {why}" for why, count in prediction.unpredicted.items())
 
 
-def _grounds(prediction: StepPrediction) -> str:
+def _provenance(prediction: StepPrediction) -> str:
     """Return the provenance of the coefficients, with the share of time of each source where they differ."""
     steps = sorted(prediction.grounds_s, key=lambda grade: -prediction.grounds_s[grade])
     if len(steps) == 1:
@@ -72,12 +72,12 @@ def energy_line(energy: ExpectedEnergy) -> str:
     """Return energy, power and what they go to, and whether they were measured on this device."""
     order = sorted(energy.parts_j, key=lambda name: -energy.parts_j[name])
     parts = ", ".join(f"{name} {100 * energy.parts_j[name] / energy.energy_j:.0f} %" for name in order)
-    grounds = (
+    assumed = (
         "" if energy.distance_count == 0 else "; no power of this device was measured, shares of its limit assumed"
     )
     return (
         f"about {show(energy.energy_j, 'J')} ({show(energy.low_j, 'J')} to {show(energy.high_j, 'J')}), "
-        f"{show(energy.power_w, 'W')} on average: {parts}{grounds}"
+        f"{show(energy.power_w, 'W')} on average: {parts}{assumed}"
     )
 
 

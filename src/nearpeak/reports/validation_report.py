@@ -51,9 +51,9 @@ def score_to_terminal(killed: tuple[str, ...], survived: tuple[str, ...]) -> str
     """Return what share of the mutants a case kills, and which pass.
 
     >>> print(score_to_terminal(("zero kernel", "constant kernel"), ("one element wrong y",)))
-    mutants killed: 2 of 3; not told from right: one element wrong y
+    mutants killed: 2 of 3; not detected: one element wrong y
     """
-    missed = f"; not told from right: {', '.join(survived)}" if survived else ""
+    missed = f"; not detected: {', '.join(survived)}" if survived else ""
     return f"mutants killed: {len(killed)} of {len(killed) + len(survived)}{missed}"
 
 

@@ -26,7 +26,7 @@ class Rule:
     look: Callable[[Scene], Iterable[TraceFinding | Abstained]]
     """Yields findings of a trace that says all that is needed."""
     needs: tuple[str, ...] = ()
-    """Kinds of evidence without which nothing can be told, as in `Executed.missing`."""
+    """Kinds of evidence without which no verdict is possible, as in `Executed.missing`."""
     judges: tuple[str, ...] = ()
     """Parts of a step that it judges where it has all that it needs."""
     clears: Callable[[Scene], Iterable[int]] = nothing

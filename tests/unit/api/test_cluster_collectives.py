@@ -83,7 +83,7 @@ def test_commands_answer_between_nodes(capsys):
     found = json.loads(run(capsys, "predict", *WORDS, "--fabric", "ib400", "--json"))
     assert (found["tier"], found["fabric"]) == ("ib", "hgx_h100+ib400")
     assert found["bound_s"] < found["low_s"] < found["predicted_s"] < found["high_s"]
-    assert set(found["grounds"]) == set(found["waterfall_s"])
+    assert set(found["provenance"]) == set(found["waterfall_s"])
     assert "across ib" in run(capsys, "predict", *WORDS, "--fabric", "ib400", "--text")
     bound = json.loads(run(capsys, "bound", *WORDS, "--fabric", "ib400", "--json"))
     assert bound["limiter"] == "network"

@@ -58,7 +58,7 @@ def test_the_caller_does_not_import_torch_and_what_the_file_prints_is_swallowed(
     ("os._exit(3)", "ended the capture process with exit code 3"),
     ("sys.exit(4)", r"called sys.exit\(4\)"),
     ("import ctypes; ctypes.string_at(0)", r"crashed the capture process \(SIGSEGV\)"),
-    ("print('last words'); os.abort()", "SIGABRT.*it said last: last words"),
+    ("print('last words'); os.abort()", "SIGABRT.*its last output: last words"),
     ("while True: pass", "did not finish within 2 s; give more with --timeout"),
     ("bytearray(64 << 30)", "ran out of memory.*--memory"),
     ("[0] * (8 << 30)", "out of memory"),

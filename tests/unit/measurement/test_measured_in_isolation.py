@@ -264,7 +264,7 @@ def test_a_row_keeps_what_its_process_printed_last_and_says_on_a_terminal_where_
     done = CliRunner().invoke(application(), [*words, "--no-check", "--json"])
     assert json.loads(done.stdout)["details"].splitlines()[-2:] == ["one error:", "in two lines"]
     done = CliRunner().invoke(application(), [*words, "--no-check", "--text"])
-    assert " ".join(done.stdout.split()).endswith("it said last: in two lines (--json and --out keep 2 lines of it)")
+    assert " ".join(done.stdout.split()).endswith("its last output: in two lines (--json and --out keep 2 lines of it)")
 
 
 @pytest.mark.parametrize("kernel", ["exhaust", "exhaust_slowly"])

@@ -55,7 +55,7 @@ def test_effective_coverage_comes_from_the_scores_of_a_real_run(tmp_path, monkey
             main()
         assert left.value.code == 0
     said = capsys.readouterr().out
-    assert "mutants told from right answers" in said
+    assert "mutants detected" in said
     assert "holds a row for every case already, whatever its seed" in said
     found = coverage_of(read_suite(suite), scores=read_scores(scores.read_text(), "scores")).directed[-1]
     row = json.loads(scores.read_text())

@@ -46,7 +46,7 @@ def test_work_without_a_correlation_finds_its_call_by_the_arrow_and_it_is_counte
     assert bare.launch[row] == NO_ROW
     assert told.name_of(int(told.launch[row])) == "cudaLaunchKernel"
     said = [loss.line() for loss in told.header.losses]
-    assert "repaired 1: call of device work told by a flow alone" in said
+    assert "repaired 1: call of device work known from a flow alone" in said
     assert not any("unlinked" in line for line in said)
 
 

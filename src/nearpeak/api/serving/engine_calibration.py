@@ -128,7 +128,7 @@ def calibrate_engine(
     with prompts; where no graph is captured or there are six and more latencies, the time of a launch.
 
     Raises:
-        SpecError: there are fewer latencies than scalars, or the model does not fit the device.
+        SpecError: there are fewer latencies than coefficients, or the model does not fit the device.
     """
     start = replace(engine_costs(engine).beside(target.architecture), host_ratio=(), spread_ratio=())
     measured = [(f"{point.name}: {name}", value) for point in points
@@ -170,7 +170,7 @@ def calibrate_engine(
 
 
 def _scalars(points: Sequence[ServedPoint], costs: EngineCosts, count: int) -> tuple[str, ...]:
-    """Return the scalars that so many latencies can pin down."""
+    """Return the coefficients that so many latencies determine."""
     names = ["host_step_s"]
     if len({point.concurrency for point in points}) > 1:
         names.append("host_sequence_s")

@@ -79,7 +79,7 @@ def _value(name: str, cell: Any, where: str) -> Any:
 
 
 def calibrate_stack(steps: Sequence[MeasuredStep], cluster: Cluster, stack: Stack, source: str) -> StackFit:
-    """Return `stack` with the host times that meet the measured steps best: at most two scalars.
+    """Return `stack` with the host times that meet the measured steps best: at most two coefficients.
 
     Args:
         cluster: device and fabric of all steps; the number of devices follows from each plan.

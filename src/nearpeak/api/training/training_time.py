@@ -285,7 +285,7 @@ def _notes(shape: TransformerShape, plan: TrainingPlan, target: Target, stack: S
 def step_answer(
     step: "StepTime", plan: TrainingPlan, cluster: Cluster, stack: Stack, notes: tuple[str, ...]
 ) -> TrainingAnswer:
-    """Return the step as the answer to a question, with its interval, provenance and the grounds of its parts."""
+    """Return the step as the answer to a question, with its interval, provenance, and that of its parts."""
     from nearpeak.systems.training.step_interval import step_interval
     from nearpeak.targets import target_of
 
@@ -295,17 +295,17 @@ def step_answer(
         step.device, fixed_s, step.step_s, stack.uncertainty_ratio, is_confirmed=stack.is_confirmed
     )
     peak = target.peaks.get(PEAK_UNITS[plan.precision])
-    grounds = _grounds(target, cluster, stack)
+    provenance = _provenance(target, cluster, stack)
     return TrainingAnswer(
         step_s=step.step_s, low_s=low_s, high_s=high_s, token_count=plan.global_batch * plan.sequence,
         device_count=cluster.device_count, model_flop=step.model_flop,
         peak_flop_per_s=peak.flop_per_s if peak else 0.0,
-        parts=tuple(StepPart(name, step.parts_s[name], grounds[name]) for name in PART_NAMES), stages=step.stages,
+        parts=tuple(StepPart(name, step.parts_s[name], provenance[name]) for name in PART_NAMES), stages=step.stages,
         spans=step.spans, trust=_trust(step), stack=stack.name, notes=notes,
     )  # fmt: skip
 
 
-def _grounds(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
+def _provenance(target: Target, cluster: Cluster, stack: Stack) -> dict[str, str]:
     """Return what each part of a step rests on."""
     kernels, moves = f"predicted kernels on {target.name}", f"documents of {cluster.fabric.name}"
     return {

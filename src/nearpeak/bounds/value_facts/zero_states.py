@@ -12,7 +12,7 @@ _IDLE_GATES = {"lstm": (1, 4), "gru": (1, 3)}
 
 
 def from_zero_states(call: Call, site: FactSite) -> Call | None:
-    """Return the call that is told its first states are zero, without what it then does not read; none for others."""
+    """Return the call marked as starting from zero states, without the reads that this saves; none for others."""
     if site.case.op != "recurrent":
         return None
     states, params = _operands(site)

@@ -113,7 +113,7 @@ def _tell_whether(best: "PlannedServing", asked_per_s: float) -> None:
     """Say on standard error whether the best service carries a rate within its limits, and exit accordingly."""
     option = best.best
     ends = option.low_per_s, option.high_per_s
-    answer, code = ("cannot be said", 11) if ends[0] < asked_per_s <= ends[1] else ("yes", 0)
+    answer, code = ("inconclusive", 11) if ends[0] < asked_per_s <= ends[1] else ("yes", 0)
     if asked_per_s > max(ends[1], option.rate_per_s):
         answer, code = "no", 10
     sys.stderr.write(

@@ -75,7 +75,7 @@ def fit(
     left out of the fit. Groups of other operators and formats in the file are kept. Rows faster than their bound, or
     in another unit than the others, are set aside (--json names all); a table that as a whole is in another unit, or
     of another device, is refused, and nothing is written.
-    The rows that fit worst are named; --residuals adds to every row measured_s, predicted_s by the fitted scalars,
+    The rows that fit worst are named; --residuals adds to every row measured_s, predicted_s by the fitted coefficients,
     residual_ratio (predicted over measured, minus 1) and fit_group, or in set_aside why it was not used. The file can
     be given as --data again.
     """
@@ -195,7 +195,7 @@ def stack(
     out: Path | None = typer.Option(None, "--out", help="TOML file of the fitted stack; by default none is written."),
     json: bool = shared.JSON,
 ) -> None:
-    """Fit a stack's host times, at most two scalars, to measured step times of training plans.
+    """Fit a stack's host times, at most two coefficients, to measured step times of training plans.
 
     One measured step fits the host time of a launched kernel; more fit the fixed time of a micro-batch as well. Where
     CUDA graphs launch the kernels, the latter alone is fitted. The fitted file can be given wherever a stack is asked

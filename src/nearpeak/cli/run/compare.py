@@ -53,7 +53,7 @@ def compare(
     Both run as processes that take turns on the device, five to forty pairs of them, forked from servers that start
     once. Exit code 10 when B is slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 1
     when one of the two cannot run the case, 0 otherwise. After the second pair it is known how many pairs the budget is
-    enough for, and so what change it can show; this is told on stderr. With fewer than five pairs there is no verdict.
+    enough for, and so what change it can show; stderr states both. With fewer than five pairs there is no verdict.
     """
     from nearpeak.api import measured_analysis
     from nearpeak.measurement.timing.interleaved_rounds import Arm

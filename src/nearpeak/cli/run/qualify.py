@@ -39,4 +39,4 @@ def qualify(
         sys.stdout.write(f"{out} holds a row for every case already, whatever its seed; another --out starts anew\n")
         return
     without = f"; {counted(unscored, 'case')} without a score" if unscored else ""
-    sys.stdout.write(f"{killed} of {all_count} mutants told from right answers{without}; written to {out}\n")
+    sys.stdout.write(f"{killed} of {all_count} mutants detected{without}; written to {out}\n")

@@ -70,7 +70,7 @@ def validate(
     Of a file, or of a built-in suite, every case is checked in sequence; your own function is called in
     a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case that cannot
     be checked is a row that says so. Exit code 12 when a check fails; a case that could not tell wrong from right, in a
-    file or alone, is no failure, and said. The words and the seed of a record show it again.
+    file or alone, is reported, but is no failure. The words and the seed of a record show it again.
     """
     options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
                "--set": edits, "--mutants": mutants}  # fmt: skip

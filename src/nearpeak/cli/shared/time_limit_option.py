@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WITHIN = typer.Option(
     None, "--within", help="Ask whether a time or rate is kept, e.g. 20ms/token, 30fps, 500images/s, '5 ms'. Exit code "
-    "0: expected on every target; 10: not; 11: cannot be said.",
+    "0: expected on every target; 10: not; 11: inconclusive.",
 )  # fmt: skip
 _NUMBER = r"(?P<number>[\d.]+(?:e[+-]?\d+)?)\s*"
 _RATE = re.compile(_NUMBER + r"(?P<noun>[a-z]+)\s*/\s*s(?:ec(?:ond)?)?$", re.IGNORECASE)
@@ -54,7 +54,7 @@ def _number(text: str) -> float:
 
 
 def exit_code(verdicts: Iterable[LimitVerdict]) -> int:
-    """Return 0 where the limit is kept on every target, 10 where not on all, 11 where one cannot be said."""
+    """Return 0 where the limit is kept on every target, 10 where not on all, 11 where one is inconclusive."""
     answers = {verdict.answer for verdict in verdicts}
     return _TOO_SLOW if NO in answers else _UNKNOWN if OPEN in answers else 0
 

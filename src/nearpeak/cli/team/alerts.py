@@ -222,7 +222,7 @@ def _change(text: str, option: str) -> float:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = shared.group_of("Alerts: what people were told of, and what became of it.")
+    group = shared.group_of("Alerts: reported regressions and their state.")
     group.command("list")(list_)
     for command in (show, move, assign, snooze, note, suppress, expect):
         group.command()(command)

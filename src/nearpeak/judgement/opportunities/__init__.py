@@ -15,7 +15,7 @@ MOST = 20
 
 
 class Rule(Protocol):
-    """A rule: for each gap, or for several together, what to try or why nothing can be said."""
+    """A rule: for each gap, or for several together, what to try or why there is no verdict."""
 
     def __call__(self, gaps: Sequence[Gap]) -> tuple[Sequence[Advice], Sequence[Abstention]]:
         """Return advice, and abstentions with their reasons."""

@@ -74,10 +74,10 @@ def _blocks(graph: ExecutedGraph) -> Iterator[Block]:
     if rows:
         heads = columns("<product", "operator", "formed in", "#arithmetic")
         yield Table(columns=heads, rows=rows, brief_count=TOP_COUNT)
-    yield Details(WHY, (Heading("What this rests on", 3), Items(tuple(_grounds(graph)))))
+    yield Details(WHY, (Heading("What this rests on", 3), Items(tuple(_provenance(graph)))))
 
 
-def _grounds(graph: ExecutedGraph) -> Iterator[str]:
+def _provenance(graph: ExecutedGraph) -> Iterator[str]:
     yield f"read from: {graph.engine}; {counted(graph.node_count, 'node')}"
     yield "share: multiply-adds of products in the format over those of all products; other operators are not counted"
     yield "a loose pass reads its elements in one format and writes them in the other"

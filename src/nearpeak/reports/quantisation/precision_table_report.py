@@ -86,7 +86,7 @@ def _blocks(table: PrecisionTable) -> Iterator[Block]:
     if choice:
         caption = "Fastest precision of each product"
         details.append(Table(columns=columns("<product", "precision"), rows=list(choice.items()), caption=caption))
-    details += [Heading("What this rests on", 3), Items(tuple(_grounds(table)))]
+    details += [Heading("What this rests on", 3), Items(tuple(_provenance(table)))]
     yield Details(WHY, tuple(details))
 
 
@@ -210,7 +210,7 @@ def _trained(table: PrecisionTable) -> Iterator[Block]:
         yield Table(columns=heads, rows=rows)
 
 
-def _grounds(table: PrecisionTable) -> Iterator[str]:
+def _provenance(table: PrecisionTable) -> Iterator[str]:
     yield f"bounds, weights and activations: {PROVED}; expected times and energy: {PREDICTED}, with 90 % intervals"
     yield f"times, executed formats and accuracy of files: {MEASURED}, one thread, shortest run of files in turns"
     yield "fp8 and int8: products of weights in 8 bits on both sides; int4: weights alone, products in bf16"

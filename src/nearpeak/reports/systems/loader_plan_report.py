@@ -82,7 +82,7 @@ def _blocks(answer: LoaderAnswer) -> Iterator[Block]:
             ],
             caption="Replay of recorded times: head of line is waiting while a later batch is ready",
         )  # fmt: skip
-    yield Details("Causes per batch, formulas, grounds (--why)", tuple(_why(answer)))
+    yield Details("Causes per batch, formulas, provenance (--why)", tuple(_why(answer)))
 
 
 def _why(answer: LoaderAnswer) -> Iterator[Block]:

@@ -300,7 +300,7 @@ def _limits(report: TraceReport) -> Iterator[Block]:
     lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
     lines += report.executed.losses
     if lines:
-        yield Heading("Not told, and what to record for it")
+        yield Heading("Not determined, and what to record for it")
         yield Items(tuple(Span(line, "muted") for line in lines))
 
 

@@ -92,7 +92,7 @@ class Policies:
         return {row["name"]: _BASELINE.value(row) for row in self._rows("baseline")}
 
     def record_gate(self, gate: GateResult) -> None:
-        """Keep what a gate said, with everything that decided it."""
+        """Store the decision of a gate, with everything that it rests on."""
         policy = _GATES.plain(gate.policy)
         self._add("gate", {
             "run_group": gate.revision, "policy_hash": digest([policy["name"], policy["rules"]]),
@@ -103,7 +103,7 @@ class Policies:
         })  # fmt: skip
 
     def gates(self, revision: str | None = None) -> tuple[GateResult, ...]:
-        """Return what gates said, oldest first: of one revision, or all."""
+        """Return the decisions of gates, oldest first: of one revision, or all."""
         return tuple(_gate(row) for row in self._rows("gate") if revision in (None, row["run_group"]))
 
     def _add(self, table: str, row: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Fit of an engine's host costs to measured latencies: at most four scalars, each with a meaning."""
+"""Fit of an engine's host costs to measured latencies: at most four coefficients, each with a physical meaning."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ def fitted_costs(
         scalars: names of SCALARS to fit.
 
     Raises:
-        SpecError: fewer observations than scalars, or a name that is none.
+        SpecError: fewer observations than coefficients, or a name that is none.
 
     >>> start = EngineCosts(name="x", title="", host_step_s=0, host_sequence_s=0, host_call_s=0, source="")
     >>> fit = fitted_costs(start, lambda c: [0.01 + c.host_step_s, 0.02 + c.host_step_s], [0.012, 0.022],

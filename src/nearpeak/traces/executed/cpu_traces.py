@@ -35,7 +35,7 @@ UNRECORDED = (
 def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
     """Return the trace with its operators as work of the CPU; none where they may have run somewhere else.
 
-    It is not said anywhere that a model ran on the CPU. What speaks against it: devices that the file describes, calls
+    No field of a trace states that a model ran on the CPU. Evidence against it: devices that the file describes, calls
     of a device's runtime, operators made for one, and a node that onnxruntime gave to a provider for one.
 
     Args:
@@ -48,8 +48,8 @@ def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
     return extended if len(extended) > len(trace) else None
 
 
-def told(executed: Executed, trace: Trace) -> Executed:
-    """Return what was read of a trace with work of the CPU, with what such a trace cannot say.
+def with_cpu_limits(executed: Executed, trace: Trace) -> Executed:
+    """Return the steps of a trace whose work ran on the CPU, with the evidence that such a trace lacks.
 
     Evidence names events of the file: each piece of work is named by the operator that it stands for.
     """

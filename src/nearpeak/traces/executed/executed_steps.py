@@ -18,7 +18,7 @@ from nearpeak.errors import SpecError
 from nearpeak.traces import MISSING, Trace
 from nearpeak.traces.executed import recording_advice
 from nearpeak.traces.executed.case_join import can_be_joined, operators_of
-from nearpeak.traces.executed.cpu_traces import told, with_cpu_work
+from nearpeak.traces.executed.cpu_traces import with_cpu_limits, with_cpu_work
 from nearpeak.traces.executed.host_device_queues import (  # fmt: skip
     MOST_UNLINKED,
     Queues,
@@ -65,7 +65,7 @@ def executed_of(
         if (cut := cut_of(trace)) is not None:
             reason = f"the file is cut off ({cut}), with no device events before the cut; copy it again"
         raise SpecError(f"{trace.header.source or 'trace'}: {reason}")
-    return told(_executed(cpu_trace, HOST_DEVICE, target, name), cpu_trace)
+    return with_cpu_limits(_executed(cpu_trace, HOST_DEVICE, target, name), cpu_trace)
 
 
 def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Executed:

@@ -76,7 +76,7 @@ def _linked(trace: Trace, flows: dict[str, Array]) -> Trace:
     device = trace.rows(*DEVICE_KINDS)
     if lone := int((launch[device] == NO_ROW).sum()):
         losses.append(Loss(what="unlinked", kind="device event without a recorded call, kept", record_count=lone))
-    losses.append(Loss(what="repaired", kind="call of device work told by a flow alone", record_count=linked_count))
+    losses.append(Loss(what="repaired", kind="call of device work known from a flow alone", record_count=linked_count))
     return replace(trace, launch=launch, header=replace(trace.header, losses=tuple(losses)))
 
 

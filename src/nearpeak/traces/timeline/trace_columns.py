@@ -120,7 +120,7 @@ class Trace:
     name: npt.NDArray[np.int32]
     """Number of the text that is its name."""
     family: npt.NDArray[np.int8]
-    """`Family` of each event, told from its name."""
+    """`Family` of each event, by its name."""
     start_ns: Ints
     """Starts, nanoseconds of the trace's clock."""
     end_ns: Ints

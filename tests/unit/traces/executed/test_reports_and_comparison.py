@@ -43,7 +43,7 @@ def healthy(tmp_path_factory):
 def test_a_terminal_of_80_columns_holds_every_line(report):
     text = to_terminal(document_of(report), is_unfolded=True)
     assert max(map(len, text.splitlines())) <= 80
-    for word in ("idle.sync_bound", "unmatched", "to refute", "measured", "expected", "of bound", "Not told"):
+    for word in ("idle.sync_bound", "unmatched", "to refute", "measured", "expected", "of bound", "Not determined"):
         assert word in text
 
 
