@@ -8,7 +8,7 @@ CODE := src tests benchmarks docs examples
 # Two processes, each with whole files of tests; `make test WORKERS=8` for more.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
-SPREAD := -n $(WORKERS) --dist loadfile
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Every pip call, also those that pip itself makes for build environments, keeps to the tested versions.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt

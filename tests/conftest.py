@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import typer.testing
+from tests.folding import folded
 from tests.shared_captures import FOLDER, share_captures
 
 try:
@@ -27,6 +28,7 @@ else:
     hypothesis.settings.load_profile("house")
 
 WEB, SERVER = "tests/web/", "postgresql"
+PACKAGE = Path(__file__).parents[1] / "src" / "nearpeak"
 
 # Each call of a command would build the tree of all commands and options again, which never changes.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
@@ -100,6 +102,13 @@ def _copying(make_at):
 def pytest_addoption(parser):
     """Take how long tests of a device may be begun: what is then under way ends within a quarter of an hour."""
     parser.addoption("--device-seconds", type=float, default=820.0, help="begin no test of a device after this time")
+    parser.addoption("--unfolded", action="store_true", help="run every case of a long parametrisation as its own test")
+
+
+def pytest_ignore_collect(collection_path):
+    """Skip modules of the package without an example: each would be imported and searched in every process."""
+    is_module = collection_path.suffix == ".py" and PACKAGE in collection_path.parents
+    return True if is_module and b">>> " not in collection_path.read_bytes() else None
 
 
 def pytest_configure(config):
@@ -164,8 +173,19 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8"
 """Other functions that take long, all their cases together; `list_slow.py` writes them."""
 
 
-def pytest_collection_modifyitems(items):
-    """Leave slow files and functions to `make test`, so that `make check` stays quick."""
+LONG_FILES = Path(__file__).with_name("long_files.txt").read_text(encoding="utf-8").split()
+"""Files that take longest, in that order: they start first, so that no process ends long after the others."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(session, items):
+    """Mark what `make check` leaves to `make test`; start the longest files first, and fold long parametrisations."""
     for item in items:
         if item.path.stem in SLOW_FILES or item.nodeid.partition("[")[0] in SLOW:
             item.add_marker(pytest.mark.slow)
+    result = yield  # now it is settled which cases run
+    ranks = {file: place for place, file in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+    if not session.config.getoption("unfolded"):
+        items[:] = folded(items)
+    return result
