@@ -43,11 +43,10 @@ def engine_of(
 @lru_cache(maxsize=128)
 def _grid(source: StepTable, tokens: int, sequences: int, context: int) -> "StepGrid":
     """Return the table of a source's step times; sources are kept by what they answer for."""
-    from nearpeak.systems.serving.step_grid import rank_source, tabulate, whole_batch
+    from nearpeak.systems.serving.step_grid import tabulate
 
-    ranks, costs = source.rank.layout.attention_dp, source.rank.costs
     return tabulate(
-        rank_source(source, ranks), step_token_count=tokens, sequence_count=sequences, context_token_count=context,
-        sizes=costs.graph_sizes,
-        prepare=lambda batches: source.prepare(whole_batch(batch, ranks) for batch in batches),
+        source, step_token_count=tokens, sequence_count=sequences, context_token_count=context,
+        sizes=source.rank.costs.graph_sizes, prepare=source.prepare, rank_count=source.rank.layout.attention_dp,
+        shared_s=source.shared_s,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from nearpeak.core.systems.serving_layout import ServingLayout
 from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.systems.transformer import TransformerShape
 from nearpeak.core.work.target import Target
+from nearpeak.errors import SpecError
 from nearpeak.systems.serving.latency_metrics import quantile, request_metric, summary, throughput
 from nearpeak.systems.serving.request_columns import Floats
 from nearpeak.systems.serving.serving_outcome import Outcome
@@ -45,8 +46,17 @@ class Service:
     """Load and settings."""
 
     def engine(self) -> "tuple[Engine, StepGrid]":
-        """Return the engine as it is configured, and the table of its step times."""
+        """Return the engine as it is configured, and the table of its step times.
+
+        Raises:
+            SpecError: prompts are to wait for those of other ranks, and there are none.
+        """
         settings = self.question.settings
+        if settings.rank_wait_count and self.layout.attention_dp == 1:
+            raise SpecError(
+                "--settings rank_wait: is of attention data-parallel ranks; state them, e.g. "
+                "--parallel tp=8,ep=8,attention_dp=8"
+            )
         longest = max(settings.context_token_count, self.question.longest_context(), 2)
         engine, grid = engine_of(
             self.shape, self.target, self.question.costs, self.layout, context=1 << (longest - 1).bit_length(),
@@ -58,6 +68,7 @@ class Service:
             engine, is_chunked=settings.is_chunked, has_prefix_cache=settings.has_prefix_cache,
             draft_token_count=settings.draft_token_count, acceptance_ratio=settings.acceptance_ratio,
             draft_s=self._draft_s(), adapter_count=settings.adapter_slot_count, adapter_load_s=settings.adapter_load_s,
+            rank_wait_step_count=settings.rank_wait_count or engine.rank_wait_step_count,
         ), grid  # fmt: skip
 
     def _draft_s(self) -> float:

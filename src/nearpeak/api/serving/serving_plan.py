@@ -169,8 +169,8 @@ def _loop_answer(
     budget = costs.token_budget if costs.chunks_prompts else max(costs.token_budget, 2 * whole)
     engine = costs.engine(kv_tokens // BLOCK_TOKENS // ranks, rank_count=ranks, block_tokens=BLOCK_TOKENS,
                           step_tokens=budget)  # fmt: skip
-    times = closed_loop_times(loop, engine, loop.table(engine, table, costs.graph_sizes, table.prepare),
-                              rank_wait_steps=costs.rank_wait_count)  # fmt: skip
+    grid = loop.table(engine, table, costs.graph_sizes, table.prepare, table.shared_s)
+    times = closed_loop_times(loop, engine, grid)
     latency_s = times.ttft_s + (loop.output_tokens - 1) * times.tpot_s
     rate = loop.concurrency * loop.output_tokens / latency_s
     cached = loop.input_tokens + loop.output_tokens // 2

@@ -38,7 +38,7 @@ _CV = typer.Option(
 )
 _SETTINGS = typer.Option(
     "", "--settings", help="Engine: chunk=2048,max_batch=256,prefix_cache=512,speculation=eagle:0.7:4,router=prefix,"
-    "lora=4:64:20ms,priority=0.2,scale=1:32:60s,context=8192,kv_blocks=2588."
+    "lora=4:64:20ms,rank_wait=60,priority=0.2,scale=1:32:60s,context=8192,kv_blocks=2588."
 )  # fmt: skip
 _POOLS = typer.Option(
     "", "--disaggregate", help="Pools, e.g. prefill=2xTP2,decode=1xTP4; without counts splits are compared."

@@ -57,6 +57,9 @@ class ServiceSettings:
     """Time that loading an absent adapter adds to a step."""
     adapter_rank: int = DEFAULT_ADAPTER_RANK
     """Rank of the adapters, whose products and memory count; 0 counts slots and loads alone."""
+    rank_wait_count: int = 0
+    """Steps after which prompts of some attention data-parallel ranks start without those of others (TensorRT-LLM
+    `attention_dp_config`: `enable_balance` with `timeout_iters`); 0 for the engine's own choice."""
     urgent_ratio: float = 0.0
     """Share of the requests of a drawn load that go before the others."""
     least_replica_count: int = 0
@@ -202,13 +205,15 @@ FORMS = {
     "speculation": "speculation=ngram|eagle|mtp|MODEL:ACCEPTED:TOKENS, e.g. eagle:0.7:4",
     "router": "router=round_robin|least_kv|prefix", "lora": "lora=SLOTS:ADAPTERS:LOAD_TIME, e.g. 4:64:20ms",
     "lora_rank": f"lora_rank=RANK, 0 to {MOST_ADAPTER_RANK}",
-    "priority": "priority=SHARE, e.g. 0.2", "scale": "scale=LEAST:REQUESTS_EACH:START_TIME, e.g. 1:32:60s",
+    "rank_wait": "rank_wait=STEPS", "priority": "priority=SHARE, e.g. 0.2",
+    "scale": "scale=LEAST:REQUESTS_EACH:START_TIME, e.g. 1:32:60s",
 }  # fmt: skip
 """Forms of the words."""
 WORDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "chunk": _chunk, "max_batch": _whole("max_batch", "sequence_count"),
     "context": _whole("context", "context_token_count"), "block": _whole("block", "block_token_count"),
     "kv_blocks": _whole("kv_blocks", "kv_block_count"), "prefix_cache": _prefix, "speculation": _speculation,
-    "router": _router, "lora": _lora, "lora_rank": _lora_rank, "priority": _priority, "scale": _scale,
+    "router": _router, "lora": _lora, "lora_rank": _lora_rank,
+    "rank_wait": _whole("rank_wait", "rank_wait_count"), "priority": _priority, "scale": _scale,
 }  # fmt: skip
 """What each word states."""

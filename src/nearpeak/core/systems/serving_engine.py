@@ -31,6 +31,10 @@ class Engine:
     """Whether blocks of prompts are kept for later requests, least recently used ones evicted first."""
     rank_count: int = 1
     """Attention data-parallel ranks that step together: each has its own sequences and cache."""
+    rank_wait_step_count: int = 0
+    """Steps after which prompts of some ranks start without those of others; 0: none waits for others."""
+    rank_gather_step_count: int = 0
+    """Steps that prompts wait for more of them once each rank has one."""
     draft_token_count: int = 0
     """Tokens that speculation drafts per sequence and step; 0 without speculation."""
     acceptance_ratio: float = 0.0
@@ -53,7 +57,10 @@ class Engine:
         for name in ("kv_block_count", "block_token_count", "rank_count"):
             if getattr(self, name) < 1:
                 raise SpecError(f"engine: {name}={getattr(self, name)} must be at least 1")
-        for name in ("step_token_count", "sequence_count", "context_token_count", "draft_token_count", "adapter_count"):
+        for name in (
+            "step_token_count", "sequence_count", "context_token_count", "draft_token_count", "adapter_count",
+            "rank_wait_step_count", "rank_gather_step_count",
+        ):  # fmt: skip
             if getattr(self, name) < 0:
                 raise SpecError(f"engine: {name}={getattr(self, name)} must be at least 0")
         if self.request_s < 0 or self.turnaround_s < 0 or self.reply_delay_count not in (0, 1):

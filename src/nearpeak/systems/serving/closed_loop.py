@@ -12,7 +12,7 @@ from nearpeak.errors import SpecError
 from nearpeak.systems.serving.latency_metrics import request_metric
 from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.serving_run import serve
-from nearpeak.systems.serving.step_grid import StepGrid, rank_source, tabulate, whole_batch
+from nearpeak.systems.serving.step_grid import StepGrid, tabulate
 
 MOST_REQUESTS = 1_000_000
 """Requests of a loop that is simulated."""
@@ -64,7 +64,7 @@ class ClosedLoop:
 
     def table(
         self, engine: Engine, source: TimeSource, sizes: Sequence[int] = (),
-        prepare: Callable[[Iterable[StepBatch]], None] | None = None,
+        prepare: Callable[[Iterable[StepBatch]], None] | None = None, shared_s: Callable[[int], float] | None = None,
     ) -> StepGrid:  # fmt: skip
         """Return the times of the steps that such requests make: few lengths of cache, all batches up to the clients'.
 
@@ -72,16 +72,17 @@ class ClosedLoop:
             source: times by the batches of all attention ranks together.
             sizes: batch sizes of one rank with a captured graph.
             prepare: is told all batches that the source will be asked about.
+            shared_s: part of the source's time that follows the tokens of all ranks; none for 0.
         """
-        inputs, ranks = self.input_tokens, engine.rank_count
+        inputs = self.input_tokens
         longest = inputs + int(np.ceil(self.output_tokens * (1 + self.output_spread)))
         caches = (1, inputs, (inputs + longest) // 2, longest)
         return tabulate(
-            rank_source(source, ranks), step_token_count=min(engine.step_token_count, self.concurrency * inputs),
+            source, step_token_count=min(engine.step_token_count, self.concurrency * inputs),
             sequence_count=min(engine.sequence_count, self.concurrency), context_token_count=longest,
             sizes=sizes, caches=caches,
             prefixes=(1, *(-(-inputs * part // 8) for part in (1, 2, 4, 6)), longest),
-            prepare=prepare and (lambda batches: prepare(whole_batch(batch, ranks) for batch in batches)),
+            prepare=prepare, rank_count=engine.rank_count, shared_s=shared_s,
         )  # fmt: skip
 
 
@@ -100,31 +101,8 @@ class ServiceTimes(NamedTuple):
     """Share of the time to first token spent before any of its prompt ran."""
 
 
-def rank_wait(arrivals_per_step: float, rank_count: int, most_steps: int) -> float:
-    """Return the mean steps that prompts wait until each rank has one, at most so many after the first.
-
-    Prompts come at random to ranks at random: all have one after R(1 + 1/2 + … + 1/R) prompts in the mean. The first
-    of a window of T steps waits T, those that join it T/2: (T + λT·T/2)/(1 + λT).
-
-    >>> rank_wait(0.0, 8, 60), round(rank_wait(1.0, 8, 60), 1), rank_wait(1.0, 1, 60)
-    (60.0, 11.3, 0.0)
-    """
-    if rank_count == 1 or not most_steps:
-        return 0.0
-    needed = rank_count * sum(1 / place for place in range(1, rank_count + 1))
-    window = min(float(most_steps), needed / arrivals_per_step if arrivals_per_step else float(most_steps))
-    joined = arrivals_per_step * window
-    return (window + joined * window / 2) / (1 + joined)
-
-
-def closed_loop_times(
-    loop: ClosedLoop, engine: Engine, table: StepGrid, *, rank_wait_steps: int = 0
-) -> ServiceTimes:  # fmt: skip
+def closed_loop_times(loop: ClosedLoop, engine: Engine, table: StepGrid) -> ServiceTimes:
     """Return the latencies of a closed loop, ramp and drain included, as benchmarks of a fixed number of requests do.
-
-    Args:
-        rank_wait_steps: most steps that prompts of one attention rank wait for those of others; the first of all
-            clients, which come to all ranks at once, do not wait.
 
     >>> from nearpeak.systems.serving.step_grid import linear_grid
     >>> loop = ClosedLoop(concurrency=1, input_tokens=10, output_tokens=5, requests_per_client=3)
@@ -134,8 +112,7 @@ def closed_loop_times(
     outcome = serve(loop.requests(), engine, table)
     gaps, ttft = request_metric(outcome, "tpot"), float(request_metric(outcome, "ttft").mean())
     tpot = float(gaps.mean()) if len(gaps) else 0.0
-    waited = rank_wait(loop.concurrency / loop.output_tokens, engine.rank_count, rank_wait_steps)
-    ttft += (loop.reply_tokens - 1 + waited * (1 - 1 / loop.requests_per_client)) * tpot
+    ttft += (loop.reply_tokens - 1) * tpot
     queued = float((outcome.scheduled_s - outcome.queued_s).mean())
     decoding = float(
         (outcome.last_s - outcome.first_s).sum()

@@ -10,8 +10,11 @@ from nearpeak.base.input_files import reading, toml_of_file
 from nearpeak.base.registry import entry_of
 from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.errors import SpecError
+from nearpeak.systems.serving.policies import POLICIES
 
 FOLDER = Path(__file__).parent / "engines"
+_LIMITS = {"token_budget": "step_token_count", "sequence_limit": "sequence_count"}
+"""Keys whose default is that of the scheduling policy, where it has one, and its name there."""
 _TABLES = ("host_ratio", "product_ratio", "spread_ratio")
 """Keys that hold a ratio for each architecture."""
 
@@ -56,9 +59,9 @@ class EngineCosts:
     all_reduce_format: str = "bf16"
     """Format in which all-reduces are asked for."""
     token_budget: int = 8192
-    """Most tokens of a step."""
+    """Most tokens of a step; a file that does not state them takes those of its policy."""
     sequence_limit: int = 256
-    """Most sequences of a step."""
+    """Most sequences of a step, likewise."""
     chunks_prompts: bool = True
     """Whether prompts are cut into chunks that share a step with decoding sequences."""
     memory_share: float = 0.9
@@ -68,8 +71,11 @@ class EngineCosts:
     reserves_output: bool = False
     """Whether a request starts only when the cache can hold all of its tokens."""
     rank_wait_count: int = 0
-    """Most steps that a prompt of one attention rank waits for prompts of the others; means of closed loops count it.
-    Source: NVIDIA/TensorRT-LLM, attention_dp_config (enable_balance, timeout_iters)."""
+    """Steps after which prompts of some attention ranks start without those of others; 0: none waits for others.
+    Source: NVIDIA/TensorRT-LLM, AttentionDpConfig (enable_balance, off by default; timeout_iters, 50 by default)."""
+    rank_gather_count: int = 0
+    """Steps that prompts wait for more of them once each attention rank has one.
+    Source: NVIDIA/TensorRT-LLM, AttentionDpConfig (batching_wait_iters, 10 by default)."""
     composition_ratio: float = 1.0
     """Half width of the 90 % interval of what composing kernels into steps adds, as a factor."""
     queue_ratio: float = 1.0
@@ -110,6 +116,7 @@ class EngineCosts:
             step_token_count=step_tokens or self.token_budget, sequence_count=sequences or self.sequence_limit,
             context_token_count=context_limit, rank_count=rank_count, request_s=self.request_s / 2,
             turnaround_s=self.request_s / 2, reply_delay_count=1 if self.is_overlapped else 0,
+            rank_wait_step_count=self.rank_wait_count, rank_gather_step_count=self.rank_gather_count,
         )  # fmt: skip
 
     def padded(self, sequences: int) -> int:
@@ -130,8 +137,10 @@ def engine_names() -> tuple[str, ...]:
 def engine_costs(name: str) -> EngineCosts:
     """Return the costs of an engine family, or those of a TOML file.
 
+    Limits of a step that the file does not state are those of its scheduling policy.
+
     Raises:
-        UnknownNameError: there is no such family.
+        UnknownNameError: there is no such family, or no such policy.
         SpecError: the file lacks a key, has one that is not known, or a value of another kind.
     """
     path = Path(name)
@@ -141,6 +150,10 @@ def engine_costs(name: str) -> EngineCosts:
     unknown = set(stated) - {field.name for field in fields(EngineCosts)}
     if unknown:
         raise SpecError(f"{path.name}: {', '.join(sorted(unknown))} is no key of an engine")
+    if stated.get("policy"):
+        policy = POLICIES[str(stated["policy"])]
+        limits = {key: getattr(policy, name) for key, name in _LIMITS.items()}
+        stated = {key: limit for key, limit in limits.items() if limit} | stated
     with reading(path, "engine"):
         stated["graph_sizes"] = tuple(int(size) for size in stated.get("graph_sizes", ()))
         for table in _TABLES:
@@ -167,7 +180,7 @@ def engine_text(costs: EngineCosts) -> str:
     lines, ratios = list[str](), list[str]()
     for field in fields(EngineCosts):
         value = getattr(costs, field.name)
-        if field.name == "name" or value == field.default:
+        if field.name == "name" or (value == field.default and field.name not in _LIMITS):
             continue
         if field.name in _TABLES:
             ratios += [f"\n[{field.name}]\n", *(f"{name} = {float(ratio)!r}\n" for name, ratio in value)]

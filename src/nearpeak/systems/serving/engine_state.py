@@ -21,9 +21,10 @@ generate, their cache and the longest; hash blocks evicted so far; adapters of r
 of waiting requests will take; the first and the last request on its way to the queue."""
 RATIO, LOADING = range(2)
 """Rows of `rank_values`: share of outputs that the admission of SGLang expects to be used; time of adapters to load."""
-CLOCK, BUSY, STATUS, STEPS, READY_AT, STARTED_AT, DRAINED_AT, RENTED, UNIT_ROWS = range(9)
+CLOCK, BUSY, STATUS, STEPS, READY_AT, STARTED_AT, DRAINED_AT, RENTED, WAITED, GATHERED, UNIT_ROWS = range(11)
 """Rows of `units`: clock, time in steps, status of the replica, its steps, when it is ready, since when it is paid for,
-when it was drained, and the time that it was paid for until its last start."""
+when it was drained, the time that it was paid for until its last start, and steps counted while some rank, or while no
+rank, had no prompt to start."""
 ABSENT, ACTIVE, DRAINED = range(3)
 """Status of a replica."""
 PLACED, PLANNED = range(2)
@@ -40,8 +41,8 @@ sequences that need a new block by the repeat of a step in which they do."""
 (
     STEP_TOKENS, SEQUENCE_LIMIT, BLOCK, HASH_BLOCKS, HASH_TOKENS, PROMPTS_FIRST, MIXES, CUTS, RESERVES, VICTIM,
     WHOLE_BATCH, SKIPS, RANKS, DRAFTED, ADAPTERS, ROUTER, SCALES, LEAST, LOGS, OPEN, BLOCKS, DELAYS,
-    RULES,
-) = range(23)  # fmt: skip
+    RANK_WAIT, RANK_GATHER, RULES,
+) = range(25)  # fmt: skip
 """Places in `rules`: limits of a step; block sizes; rules of the policy; switches and limits of the run."""
 (
     ACCEPTED, DRAFT_S, LOAD_S, RATIO_START, RATIO_LEAST, RATIO_DECAY, START_S, HOLD_S, PER_REPLICA, REQUEST_S,
@@ -83,6 +84,8 @@ class GridArrays(NamedTuple):
     """Mean tokens that a new token attends to."""
     prompt_s: Any
     """Time added by the attention of prompts, [prompt, prefix]."""
+    shared_s: Any
+    """Part of `token_s` that follows the tokens of all ranks together: that of experts, which serve all of them."""
 
 
 class State(NamedTuple):

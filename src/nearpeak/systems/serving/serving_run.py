@@ -152,6 +152,8 @@ def _rules(requests: Requests, engine: Engine, policy: SchedulingPolicy) -> np.n
         (layout.VICTIM, VICTIMS.index(policy.victim)),
         (layout.WHOLE_BATCH, policy.is_whole_batch),
         (layout.RANKS, engine.rank_count),
+        (layout.RANK_WAIT, engine.rank_wait_step_count),
+        (layout.RANK_GATHER, engine.rank_gather_step_count),
         (layout.DRAFTED, engine.draft_token_count),
         (layout.ADAPTERS, engine.adapter_count),
         (layout.DELAYS, engine.reply_delay_count),

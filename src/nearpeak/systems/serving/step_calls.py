@@ -25,6 +25,8 @@ FUSED_POSITIONS = frozenset({"attention.rotary", "attention.cache"})
 FUSED_ROUTING = frozenset({"experts.permute", "experts.sort", "experts.shared.output.reduce"})
 """Calls that fused mixtures of experts have not: rows are gathered by the loads of the grouped product, and shared and
 routed experts are added before one all-reduce."""
+SHARED = frozenset({"experts.up", "experts.activation", "experts.down"})
+"""Calls that serve the tokens of all attention groups, however these are spread over them."""
 EXPERT_LOAD = "uniform seed=0"
 """Routing of few tokens to experts: each draws its experts at random, and the fullest rank counts."""
 DRAWN_TOKENS = 1024

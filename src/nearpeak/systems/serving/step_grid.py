@@ -50,41 +50,27 @@ def linear_grid(
     return _table(source, ends, ends, ends, ends, ends)
 
 
-def rank_source(source: TimeSource, rank_count: int) -> TimeSource:
-    """Return the time of a step by the batch of one of `rank_count` attention data-parallel ranks.
-
-    The source answers for the batches of all ranks together. Ranks are padded to the fullest one, so that what one rank
-    computes counts as often as there are ranks; the engine then takes the slowest rank.
-
-    >>> rank_source(lambda batch: float(batch.decode_tokens), 4)(StepBatch.of_decode(8, kv_count=800))
-    32.0
-    """
-    return lambda batch: source(whole_batch(batch, rank_count))
-
-
-def whole_batch(batch: StepBatch, rank_count: int) -> StepBatch:
-    """Return the batch of as many ranks that each have the same one.
-
-    >>> whole_batch(StepBatch.of_decode(2, kv_count=20), 4).decode_kv
-    80
-    """
-    return StepBatch(*(value * rank_count for value in batch))._replace(longest_kv=batch.longest_kv)
-
-
 def tabulate(
     source: TimeSource, *, step_token_count: int, sequence_count: int, context_token_count: int,
     sizes: Sequence[int] = (), caches: Sequence[int] = (), prefixes: Sequence[int] = (),
-    prepare: Callable[[Sequence[StepBatch]], None] | None = None,
+    prepare: Callable[[Sequence[StepBatch]], None] | None = None, rank_count: int = 1,
+    shared_s: Callable[[int], float] | None = None,
 ) -> StepGrid:  # fmt: skip
     """Return the table of a time source within limits of tokens per step, sequences and context.
 
+    The table answers for the batch of one attention data-parallel rank, as if all had the same; the source is asked for
+    the batches of all of them together.
+
     Args:
+        step_token_count: most tokens of a step of one rank; limits and knots below are those of one rank as well.
         sizes: batch sizes of decode steps that must be met exactly, such as the captured sizes of device graphs; the
             size behind each becomes a knot as well.
         caches: cached tokens of a decoding sequence that are knots, for loads that know them; spread over the context
             otherwise.
         prefixes: mean keys of new tokens of prompts likewise.
         prepare: is told all batches that the source will be asked about, so that it can predict them together.
+        rank_count: attention data-parallel ranks that step together.
+        shared_s: part of the source's time that follows the tokens of all ranks, however they are spread; none for 0.
 
     Raises:
         SpecError: the source answers with a time that is not above 0 and finite.
@@ -101,16 +87,23 @@ def tabulate(
     prompts = np.append(prompts[prompts < step_token_count], max(step_token_count, 2))
     keys = np.unique(np.round([*prefixes] if prefixes else [1.0, *np.geomspace(16, max(context, 128), 24)]))
     knots = (decodes, cache_knots, tokens, prompts, keys.astype(np.float64))
+
+    def of_all(batch: StepBatch, /) -> StepBatch:
+        return StepBatch(*(value * rank_count for value in batch))._replace(longest_kv=batch.longest_kv)
+
     if prepare is not None:
         batches: list[StepBatch] = []
 
         def foresee(batch: StepBatch, /) -> float:
-            batches.append(batch)
+            batches.append(of_all(batch))
             return 1.0
 
         _table(foresee, *knots)
         prepare(batches)
-    return _table(source, *knots)
+    grid = _table(lambda batch: source(of_all(batch)), *knots)
+    if shared_s is not None and rank_count > 1:
+        grid.arrays.shared_s[:] = [shared_s(int(count) * rank_count) for count in tokens]
+    return grid
 
 
 def _knots(last: int, extra: Sequence[int] = ()) -> np.ndarray:
@@ -145,7 +138,7 @@ def _table(
     arrays = GridArrays(
         decode_knots=decodes, cache_knots=caches, decode_s=decode_s, beside_s=beside_s, token_knots=tokens,
         token_s=token_s, head_knots=tokens, head_s=head_s, prompt_knots=prompts, prefix_knots=prefixes,
-        prompt_s=prompt_s,
+        prompt_s=prompt_s, shared_s=np.zeros(len(tokens)),
     )  # fmt: skip
     return StepGrid(arrays=arrays)
 

@@ -12,6 +12,7 @@ from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.core.work.case import Case
 from nearpeak.systems.serving.adapter_calls import adapter_calls, step_adapter_count
 from nearpeak.systems.serving.step_calls import (
+    SHARED,
     Rank,
     StepCall,
     decode_calls,
@@ -137,6 +138,10 @@ class StepTable:
         name = "prompt_token" if is_prompt and self.rank.shape.latent is not None else "token"
         return self._line(name, tokens)
 
+    def shared_s(self, tokens: int) -> float:
+        """Return the time of the experts' products, which follow the tokens of all attention groups, seconds."""
+        return float(self._line("experts", tokens)[:, 0].sum())
+
     def row_s(self, rows: float) -> Any:
         """Return the time of the output head and of sampling."""
         return self._line("row", rows) if rows else np.zeros((len(FAMILIES), _ENDS))
@@ -197,7 +202,8 @@ class StepTable:
             return decode_calls(self.rank, int(first), max(int(first), round(first * second)))
         if name == "prompt":
             return prompt_calls(self.rank, int(first), second)
-        return token_calls(self.rank, int(first), is_prompt=name == "prompt_token")
+        calls = token_calls(self.rank, int(first), is_prompt=name == "prompt_token")
+        return (call for call in calls if name != "experts" or call.name in SHARED)
 
 
 def _interval(parts: Any) -> tuple[float, float, float]:

@@ -46,6 +46,7 @@ from nearpeak.systems.serving.engine_state import (
     PRIVATE,
     PROMPT,
     QUEUED,
+    RANK_WAIT,
     RANKS,
     RATIO,
     RATIO_DECAY,
@@ -65,7 +66,8 @@ from nearpeak.systems.serving.engine_state import (
     GridArrays,
     State,
 )
-from nearpeak.systems.serving.step_lookup import step_seconds
+from nearpeak.systems.serving.rank_balance import count_wait, prompt_turn
+from nearpeak.systems.serving.step_lookup import on_line, step_seconds
 from nearpeak.systems.serving.step_plan import FOR_OUTPUT, FOR_RATIO, UNLIMITED, is_decoding, plan_step
 from nearpeak.systems.serving.waiting_queue import append, leave_adapter
 
@@ -127,17 +129,30 @@ def equal_steps(state: State, rank: int) -> int:
 
 @compiled_exactly(PLAIN_REQUESTS, owned=False)
 def step_time(state: State, table: GridArrays, unit: int, repeat: int) -> float:
-    """Return the time of a planned step and of its repeats: that of the slowest rank."""
-    ranks, slowest = state.ranks, 0.0
-    for rank in range(unit * state.rules[RANKS], (unit + 1) * state.rules[RANKS]):
+    """Return the time of a planned step and of its repeats: that of the slowest rank.
+
+    Beside prompts, ranks compute what they have; what they do for each other then follows the tokens of all of them.
+    Decode steps are padded to the fullest rank.
+    """
+    ranks, slowest, first, count = state.ranks, 0.0, unit * state.rules[RANKS], state.rules[RANKS]
+    tokens, prompts = 0, 0
+    for rank in range(first, first + count):
+        prompts += ranks[PROMPT][rank]
+        tokens += ranks[PROMPT][rank] + ranks[TOKENS][rank]
+    is_shared = count > 1 and prompts > 0
+    for rank in range(first, first + count):
         if ranks[PROMPT][rank] + ranks[SEQUENCES][rank] > 0:
             time = step_seconds(
                 table, ranks[PROMPT][rank], ranks[PAIRS][rank], ranks[CHUNKS][rank], ranks[TOKENS][rank],
                 ranks[SEQUENCES][rank], ranks[KV][rank] + repeat * ranks[GROWING][rank], ranks[LONGEST][rank] + repeat,
             )  # fmt: skip
+            if is_shared:
+                time -= on_line(table.token_knots, table.shared_s, ranks[PROMPT][rank] + ranks[TOKENS][rank])
             if repeat == 0:
                 time += state.rank_values[LOADING][rank]
             slowest = max(slowest, time)
+    if is_shared:
+        slowest = max(slowest + on_line(table.token_knots, table.shared_s, tokens / count), table.token_s[0])
     return float(slowest + state.rates[DRAFT_S] * state.rules[DRAFTED])
 
 
@@ -303,9 +318,10 @@ def advance(state: State, table: GridArrays, unit: int, until: float) -> int:
         if state.rules[LOGS] and state.marks[ROWS] == len(state.log):
             return FULL
         following = take_comers(state, unit)
-        most, waiting, works = UNLIMITED, 0, False
+        starts, most, counts = prompt_turn(state, unit)
+        waiting, works = 0, False
         for rank in range(first, first + state.rules[RANKS]):
-            preempted = plan_step(state, rank, state.units[CLOCK][unit], state.units[STEPS][unit])
+            preempted = plan_step(state, rank, state.units[CLOCK][unit], state.units[STEPS][unit], starts)
             waiting += ranks[WAITING][rank]
             if ranks[PROMPT][rank] + ranks[SEQUENCES][rank] > 0:
                 works = True
@@ -318,4 +334,6 @@ def advance(state: State, table: GridArrays, unit: int, until: float) -> int:
         steps = run_steps(state, table, unit, min(until, following), most)
         for rank in range(first, first + state.rules[RANKS]):
             end_steps(state, rank, state.units[CLOCK][unit], steps)
+        if state.rules[RANK_WAIT]:
+            count_wait(state, unit, steps, counts)
     return DONE

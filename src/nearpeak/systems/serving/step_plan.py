@@ -198,34 +198,52 @@ def promised_tokens(state: State, rank: int) -> float:
 
 
 @compiled_exactly(PLAIN_REQUESTS, owned=False)
+def startable(state: State, rank: int, budget: int, promised: float) -> tuple[int, int, int, int, int]:
+    """Return the waiting request that may start now, the one before it, its cached blocks, missing and held tokens.
+
+    The first one is NONE where tokens, sequences or blocks do not allow it.
+    """
+    rules, requests, ranks = state.rules, state.requests, state.ranks
+    none = (NONE, NONE, 0, 0, 0)
+    if budget <= 0 or ranks[WAITING][rank] == 0 or ranks[RUNNING][rank] >= rules[SEQUENCE_LIMIT]:
+        return none
+    request, previous = first_waiting(state, rank)
+    if request == NONE:
+        return none
+    reused = cached_blocks(state, rank, request)
+    computed = reused * rules[HASH_TOKENS]
+    if requests[IS_READY][request]:
+        computed = requests[INPUT][request]
+    left = requests[INPUT][request] + requests[GENERATED][request] - computed
+    if left > budget and not rules[CUTS]:
+        return none
+    extent = computed + min(left, budget)
+    if rules[RESERVES] == FOR_OUTPUT:
+        extent = requests[INPUT][request] + requests[OUTPUT][request] + rules[DRAFTED]
+    available = ranks[FREE][rank] + ranks[EVICTABLE][rank]
+    available -= idle_blocks(state, rank, request, reused) * rules[HASH_BLOCKS]
+    need = (extent + rules[BLOCK] - 1) // rules[BLOCK] - reused * rules[HASH_BLOCKS]
+    output = min(requests[OUTPUT][request] - requests[GENERATED][request], OUTPUT_CLIP)
+    is_alone = ranks[RUNNING][rank] == 0
+    if need > available or (
+        promised + left + output > available * rules[BLOCK] and not is_alone and rules[RESERVES] == FOR_RATIO
+    ):
+        return none
+    return request, previous, reused, int(left), int(extent)
+
+
+@compiled_exactly(PLAIN_REQUESTS, owned=False)
 def admit(state: State, rank: int, budget: int, clock: float, step: int) -> int:
     """Admit waiting requests in order while tokens, sequences and blocks allow it; return the tokens left."""
     rules, requests, ranks = state.rules, state.requests, state.ranks
     promised = promised_tokens(state, rank) if rules[RESERVES] == FOR_RATIO and ranks[WAITING][rank] > 0 else 0.0
-    while budget > 0 and ranks[WAITING][rank] > 0 and ranks[RUNNING][rank] < rules[SEQUENCE_LIMIT]:
-        request, previous = first_waiting(state, rank)
+    while True:
+        request, previous, reused, left, extent = startable(state, rank, budget, promised)
         if request == NONE:
             break
-        reused = cached_blocks(state, rank, request)
-        computed = reused * rules[HASH_TOKENS]
-        if requests[IS_READY][request]:
-            computed = requests[INPUT][request]
-        left = requests[INPUT][request] + requests[GENERATED][request] - computed
-        if left > budget and not rules[CUTS]:
-            break
         new = min(left, budget)
-        extent = computed + new
-        if rules[RESERVES] == FOR_OUTPUT:
-            extent = requests[INPUT][request] + requests[OUTPUT][request] + rules[DRAFTED]
-        available = ranks[FREE][rank] + ranks[EVICTABLE][rank]
-        available -= idle_blocks(state, rank, request, reused) * rules[HASH_BLOCKS]
-        need = (extent + rules[BLOCK] - 1) // rules[BLOCK] - reused * rules[HASH_BLOCKS]
+        computed = requests[INPUT][request] + requests[GENERATED][request] - left
         output = min(requests[OUTPUT][request] - requests[GENERATED][request], OUTPUT_CLIP)
-        is_alone = ranks[RUNNING][rank] == 0
-        if need > available or (
-            promised + left + output > available * rules[BLOCK] and not is_alone and rules[RESERVES] == FOR_RATIO
-        ):
-            break
         remove(state, rank, request, previous)
         for _ in range(reused):
             refer(state, rank, request)
@@ -254,8 +272,12 @@ def enter(state: State, rank: int, request: int, extent: int, clock: float) -> N
 
 
 @compiled_exactly(PLAIN_REQUESTS, owned=False)
-def plan_step(state: State, rank: int, clock: float, step: int) -> bool:
-    """Plan the next step of a rank; return whether a request was preempted."""
+def plan_step(state: State, rank: int, clock: float, step: int, starts: bool) -> bool:
+    """Plan the next step of a rank; return whether a request was preempted.
+
+    Args:
+        starts: whether prompts take part, or wait for those of other ranks.
+    """
     rules, ranks = state.rules, state.ranks
     for row in range(PROMPT, LONGEST + 1):
         ranks[row][rank] = 0
@@ -266,10 +288,10 @@ def plan_step(state: State, rank: int, clock: float, step: int) -> bool:
         state.rank_values[RATIO][rank] = state.rates[RATIO_START]
     budget, is_whole = rules[STEP_TOKENS], rules[WHOLE_BATCH] > 0
     together = is_whole or rules[PROMPTS_FIRST] == 0
-    left, preempted = plan_running(state, rank, budget, together, together or not is_whole)
-    if not preempted and not (is_whole and ranks[RUNNING][rank] > 0):
+    left, preempted = plan_running(state, rank, budget, together, starts and (together or not is_whole))
+    if starts and not preempted and not (is_whole and ranks[RUNNING][rank] > 0):
         admit(state, rank, left, clock, step)
     if not together and (ranks[PROMPT][rank] == 0 or rules[MIXES]):
         decodes = max(budget, rules[SEQUENCE_LIMIT] * (1 + rules[DRAFTED]))
-        preempted = plan_running(state, rank, decodes, not together, together)[1] or preempted
+        preempted = plan_running(state, rank, decodes, not together, starts and together)[1] or preempted
     return bool(preempted)

@@ -62,6 +62,7 @@ def random_engine(requests, policy, draw):
         draft_s=1e-3, adapter_count=int(draw.choice([0, 1, 2])), adapter_load_s=0.05,
         request_s=float(draw.choice([0, 0.02])), turnaround_s=float(draw.choice([0, 0.013])),
         reply_delay_count=int(draw.choice([0, 0, 1])),
+        rank_wait_step_count=int(draw.choice([0, 1, 6])), rank_gather_step_count=int(draw.choice([0, 0, 2])),
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """The engine loop: skipping is exact, tokens and blocks are conserved, whatever the policy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.sampling import sampled
@@ -12,7 +14,7 @@ from nearpeak.systems.serving.loads.arrival_process import closed_load, open_loa
 from nearpeak.systems.serving.policies import POLICIES
 from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.serving_run import Autoscaling, serve
-from nearpeak.systems.serving.step_grid import linear_grid, rank_source, tabulate
+from nearpeak.systems.serving.step_grid import linear_grid, tabulate
 
 from .random_runs import GRID, differences, random_run
 
@@ -158,11 +160,47 @@ def test_adapters_beyond_the_limit_wait_and_absent_ones_are_loaded():
 def test_a_source_for_all_ranks_answers_for_the_fullest():
     load = Requests(arrival_s=np.zeros(3), input_count=np.array([40, 10, 10]), output_count=np.ones(3, np.int64))
     grid = tabulate(
-        rank_source(lambda batch: 1.0 + 0.1 * batch.prompt_tokens, 2), step_token_count=64, sequence_count=4,
-        context_token_count=64,
+        lambda batch: 1.0 + 0.1 * batch.prompt_tokens, step_token_count=64, sequence_count=4, context_token_count=64,
+        rank_count=2,
     )  # fmt: skip
     outcome = serve(load, Engine(policy="vllm", kv_block_count=10, rank_count=2), grid)
     assert outcome.first_s.tolist() == pytest.approx([1 + 0.1 * 2 * 50] * 3)
+
+
+def test_what_ranks_compute_for_each_other_follows_the_tokens_of_all():
+    """Prompts of 50 and 10 tokens: 0.1 s for each of a rank's own tokens, 0.02 s for each of all."""
+    load = Requests(arrival_s=np.zeros(3), input_count=np.array([40, 10, 10]), output_count=np.ones(3, np.int64))
+    grid = tabulate(
+        lambda batch: 1.0 + (0.05 + 0.02) * batch.prompt_tokens, step_token_count=64, sequence_count=4,
+        context_token_count=64, rank_count=2, shared_s=lambda tokens: 0.02 * tokens,
+    )  # fmt: skip
+    outcome = serve(load, Engine(policy="vllm", kv_block_count=10, rank_count=2), grid)
+    assert outcome.first_s.tolist() == pytest.approx([1 + 0.1 * 50 + 0.02 * 60] * 3)
+
+
+def balanced(wait, gather=0):
+    """Steps of 1 s: prompts come to both ranks at once, to the first one at 5.5 s, and to the second at 7.5 s."""
+    arrivals = np.array([0, 0, 5.5, 7.5])
+    load = Requests(arrival_s=arrivals, input_count=np.full(4, 10), output_count=np.array([40, 40, 5, 5]))
+    engine = Engine(policy="tensorrt_llm", kv_block_count=20, rank_count=2, rank_wait_step_count=wait,
+                    rank_gather_step_count=gather)  # fmt: skip
+    return serve(load, engine, linear_grid(fixed_s=1.0), is_logged=True).scheduled_s.tolist()
+
+
+def test_prompts_wait_until_each_rank_has_one_or_a_round_of_steps_has_passed():
+    assert balanced(0) == [0, 0, 6, 8]
+    assert balanced(20) == [0, 0, 8, 8]
+    assert balanced(7) == [0, 0, 7, 14]  # a step in 7 starts what there is, also for one rank
+    assert balanced(20, gather=3) == [0, 0, 11, 11]
+
+
+@pytest.mark.parametrize("seed", sampled(range(500, 540), 12))
+def test_steps_that_are_skipped_while_prompts_wait_give_the_same_to_the_last_bit(seed):
+    requests, engine, options = random_run(seed)
+    waiting = replace(engine, rank_count=3, rank_wait_step_count=1 + seed % 9)
+    fast = serve(requests, waiting, GRID, **options)
+    assert differences(fast, serve(requests, waiting, GRID, skips=False, **options)) == []
+    assert (fast.unused_block_count == engine.kv_block_count).all()
 
 
 def test_ranks_that_step_together_take_the_time_of_the_slowest():

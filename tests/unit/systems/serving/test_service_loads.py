@@ -6,7 +6,7 @@ import pytest
 
 from nearpeak.core.systems.serving_engine import Engine
 from nearpeak.errors import SpecError
-from nearpeak.systems.serving.closed_loop import ClosedLoop, closed_loop_times, rank_wait
+from nearpeak.systems.serving.closed_loop import ClosedLoop, closed_loop_times
 from nearpeak.systems.serving.engine_costs import EngineCosts
 from nearpeak.systems.serving.host_fit import fitted_costs
 from nearpeak.systems.serving.offline_throughput import best_throughput
@@ -58,16 +58,13 @@ def test_late_replies_delay_first_tokens():
     )
 
 
-def test_prompts_that_wait_for_other_ranks_come_later_by_so_many_steps():
-    loop, ranks = replace(LOOP, concurrency=8, output_tokens=2000), replace(ENGINE, rank_count=4)
-    table = loop.table(ranks, step_s)
-    plain, waiting = (closed_loop_times(loop, ranks, table, rank_wait_steps=steps) for steps in (0, 60))
-    steps = rank_wait(8 / 2000, 4, 60)
-    assert 40 < steps < 60
-    assert waiting.ttft_s - plain.ttft_s == pytest.approx(0.8 * steps * plain.tpot_s)
-    assert rank_wait(1e3, 4, 60) < 0.01
-    alone = closed_loop_times(LOOP, ENGINE, LOOP.table(ENGINE, step_s), rank_wait_steps=60)
-    assert alone == times_of(LOOP)
+def test_prompts_that_wait_for_other_ranks_come_later_and_slow_decoding_less():
+    loop = replace(LOOP, concurrency=16, input_tokens=1000, output_tokens=400, output_spread=0.2)
+    ranks = replace(ENGINE, rank_count=4)
+    plain, waiting = (times_of(loop, replace(ranks, rank_wait_step_count=steps)) for steps in (0, 60))
+    assert waiting.ttft_s > plain.ttft_s + 5 * plain.tpot_s
+    assert waiting.tpot_s < 0.9 * plain.tpot_s
+    assert times_of(LOOP, replace(ENGINE, rank_wait_step_count=60)) == times_of(LOOP)
 
 
 def test_a_cache_below_one_request_is_refused():

@@ -30,6 +30,7 @@ MUTANTS = {
     ),
     "a finished request keeps its blocks": ("step_loop", "release(state, rank, request)\n", "pass\n"),
     "the newest block is evicted": ("block_cache", "oldest = ranks[OLDEST][rank]", "oldest = ranks[NEWEST][rank]"),
+    "prompts of a rank wait for no other rank": ("rank_balance", "ready == rules[RANKS]", "ready > 0"),
     "equal steps run past an arrival": ("step_loop", "units[CLOCK][unit] < until):", "True):"),
 }  # fmt: skip
 
@@ -80,10 +81,13 @@ def figures(load):
     preempted = run(pair, Engine(policy="vllm", kv_block_count=3, block_token_count=4), time, is_logged=True)
     late = requests(arrival_s=np.array([0, 2.0]), input_count=np.full(2, 4), output_count=np.array([6, 1]))
     joined = run(late, engine, time)
+    apart = requests(arrival_s=np.array([0, 0, 2.0]), input_count=np.full(3, 4), output_count=np.array([9, 9, 1]))
+    waits = Engine(policy="vllm", kv_block_count=9, block_token_count=4, rank_count=2, rank_wait_step_count=5)
+    gathered = run(apart, waits, grid(fixed_s=1.0))
     return [
         *metric(outcome, "ttft"), *metric(outcome, "tpot"), *outcome.steps.block_count, *outcome.unused_block_count,
         *metric(shared, "ttft"), *shared.reused_count, *ranks.last_s, *scarce.last_s, scarce.steps.prompt_count.sum(),
-        *joined.last_s,
+        *joined.last_s, gathered.scheduled_s[2],
         *preempted.first_s, *preempted.last_s, preempted.steps.prompt_count.sum(),
         cost(8, 2.5, 2000, utilisation=0.6),
     ]  # fmt: skip
@@ -95,6 +99,7 @@ BY_HAND = [
     *(4.2, 4.2),  # 1.6, then the slower of 1.1 and 1.5, then 1.1
     *(3.8, 6.4), 11,  # B waits for A's blocks: 1.6 + 1.1 + 1.1, then 1.5 + 1.1
     *(7.3, 4.0),  # 1.4, 1.1, then 1.5 with the second prompt, and three times 1.1
+    5,  # the second step and every fifth after it starts what there is
     *(1.8, 1.8), *(5.1, 8.8), 13,  # B loses its block, and computes 4 + 1 tokens again when A has finished
     4.6296,
 ]  # fmt: skip

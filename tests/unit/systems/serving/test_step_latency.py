@@ -10,7 +10,7 @@ from nearpeak.core.systems.step_batch import StepBatch
 from nearpeak.errors import SpecError
 from nearpeak.frontends.huggingface.transformer_models import shape_of
 from nearpeak.ops import work_of
-from nearpeak.systems.serving.engine_costs import EngineCosts, engine_costs, engine_names
+from nearpeak.systems.serving.engine_costs import EngineCosts, engine_costs, engine_names, engine_text
 from nearpeak.systems.serving.step_calls import Rank, decode_calls, prompt_calls, row_calls, token_calls
 from nearpeak.systems.serving.step_latency import FAMILIES, StepTable
 
@@ -149,6 +149,13 @@ def test_groups_that_attend_apart_split_tokens_and_exchange_rows():
     assert "all_reduce" not in kinds
 
 
+def test_experts_alone_follow_the_tokens_of_all_attention_groups():
+    table = table_of(layout=ServingLayout(tp=8, ep=8, attention_dp=8), shape=shape_of("deepseek-v3"))
+    step_s = table(StepBatch(prompt_tokens=8192, prompt_pairs=8192, prompt_sequences=8))
+    assert 0.1 * step_s < table.shared_s(8192) < 0.9 * step_s
+    assert table_of().shared_s(8192) == 0
+
+
 def test_every_family_of_parts_is_named():
     parts = table_of(layout=ServingLayout(tp=2)).parts_s(StepBatch.of_decode(2, kv_count=64))
     assert parts.shape == (len(FAMILIES), 3)
@@ -163,7 +170,31 @@ def test_engine_files_are_read(name):
     assert costs.beside("ampere").host_step_s >= costs.host_step_s
 
 
-def test_unknown_engines_are_refused():
+HOST = 'title = "own"\nhost_step_s = 0\nhost_sequence_s = 0\nhost_call_s = 0\nsource = "own"\n'
+
+
+@pytest.mark.parametrize(("text", "limits"), [
+    ("", (8192, 256)),
+    ('policy = "sarathi"', (512, 256)),
+    ('policy = "sglang"', (8192, 2048)),
+    ('policy = "sarathi"\ntoken_budget = 700\nsequence_limit = 9', (700, 9)),
+])  # fmt: skip
+def test_limits_that_a_file_does_not_state_are_those_of_its_policy(tmp_path, text, limits):
+    path = tmp_path / "own.toml"
+    path.write_text(HOST + text, "utf-8")
+    costs = engine_costs(str(path))
+    assert (costs.token_budget, costs.sequence_limit) == limits
+    again = tmp_path / "again.toml"
+    again.write_text(engine_text(costs), "utf-8")
+    assert replace(engine_costs(str(again)), name="own") == costs
+
+
+def test_unknown_engines_and_policies_are_refused(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(HOST + 'policy = "sarahti"', "utf-8")
+    with pytest.raises(SpecError, match="sarathi"):
+        engine_costs(str(path))
+
     with pytest.raises(SpecError, match="vllm_v1"):
         engine_costs("vllm_v11")
 
