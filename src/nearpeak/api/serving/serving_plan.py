@@ -76,8 +76,8 @@ def serving_time(
         answer = _batch_answer(table, target, requests, price_usd_per_device_hour)
     else:
         tokens = (input_tokens, output_tokens)
-        if costs.is_overlapped:  # without streams, work per sequence stays under the device's
-            table = step_table(table.rank.shape, target, replace(costs, host_sequence_s=0.0), table.rank.layout)
+        if costs.is_overlapped:  # without streams, work per sequence passes beside the device's
+            table = step_table(table.rank.shape, target, replace(costs, hides_sequences=True), table.rank.layout)
         answer = _offline_answer(table, target, tokens, kv_tokens, price_usd_per_device_hour)
     cached = input_tokens + output_tokens // 2
     return replace(answer, trust=trust_of(table, target, round(answer.mean_batch), cached)) if has_trust else answer

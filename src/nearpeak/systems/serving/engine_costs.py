@@ -35,6 +35,8 @@ class EngineCosts:
     """Host time of a step that the device waits for: scheduling, input preparation, sampling, output."""
     host_sequence_s: float
     """Likewise for each sequence of the step."""
+    hides_sequences: bool = False
+    """Whether that time for sequences passes beside launches and kernels, so that the longest of the three counts."""
     host_call_s: float
     """Host time of launching one kernel outside a graph."""
     host_prompt_s: float = 0.0

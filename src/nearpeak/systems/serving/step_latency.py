@@ -98,7 +98,11 @@ class StepTable:
         launched_s = 0.0 if is_graph else self.kernel_count * costs.host_call_s
         # groups that attend apart have hosts of their own
         sequences = (batch.decode_sequences + batch.prompt_sequences) / dp
-        host_s = costs.host_step_s + costs.host_sequence_s * sequences
+        host_s, sequences_s = costs.host_step_s, costs.host_sequence_s * sequences
+        if costs.hides_sequences:
+            launched_s = max(launched_s, sequences_s)
+        else:
+            host_s += sequences_s
         if batch.prompt_sequences:
             launched_s += costs.hidden_prompt_ratio * costs.host_prompt_s
             host_s += (1 - costs.hidden_prompt_ratio) * costs.host_prompt_s

@@ -149,6 +149,15 @@ def test_groups_that_attend_apart_split_tokens_and_exchange_rows():
     assert "all_reduce" not in kinds
 
 
+def test_work_for_sequences_that_passes_beside_the_device_counts_where_it_takes_longer():
+    batch = StepBatch.of_decode(64, kv_count=6400)
+    device_s = table_of()(batch)
+    for each_s, extra_s in ((device_s / 128, 0.0), (device_s / 32, device_s)):
+        costs = replace(COSTS, host_step_s=1e-3, host_sequence_s=each_s)
+        assert table_of(replace(costs, hides_sequences=True))(batch) == pytest.approx(device_s + 1e-3 + extra_s)
+        assert table_of(costs)(batch) == pytest.approx(device_s + 1e-3 + 64 * each_s)
+
+
 def test_experts_alone_follow_the_tokens_of_all_attention_groups():
     table = table_of(layout=ServingLayout(tp=8, ep=8, attention_dp=8), shape=shape_of("deepseek-v3"))
     step_s = table(StepBatch(prompt_tokens=8192, prompt_pairs=8192, prompt_sequences=8))
