@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 
-from nearpeak.bounds.simplify.enlarged_images import ENLARGED_LIFTS
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
+from nearpeak.bounds.simplify.resampled_images import RESAMPLED_LIFTS
 from nearpeak.bounds.simplify.rewrite_search import search
 from nearpeak.bounds.simplify.rewrites import rules
 from nearpeak.bounds.simplify.value_graph import Graph, Slot
@@ -34,7 +33,7 @@ def captured(model, *inputs):
 def results(workload, model, inputs, *, rewritten):
     """Return what the step returns, computed from its nodes: as read, or after every rewrite."""
     graph = Graph(rules() if rewritten else {})
-    roots = read_step(workload, graph, LIFTS | PICKED_LIFTS | ENLARGED_LIFTS)
+    roots = read_step(workload, graph, LIFTS | PICKED_LIFTS | RESAMPLED_LIFTS)
     if rewritten:
         roots, _, _ = search(graph, roots)
     roots = [
@@ -131,11 +130,14 @@ def called(stated, inputs):
     if name == "one_hot":
         extents = stated.value("extents")
         places = torch.broadcast_tensors(*inputs)
+        if stated.value("dim") is not None:
+            places = list(torch.meshgrid(*(torch.arange(n) for n in inputs[0].shape), indexing="ij"))
+            places[stated.value("dim")] = inputs[0]
         strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
         whole = sum(stride * place for place, stride in zip(places, strides, strict=True))
         return torch.nn.functional.one_hot(whole, math.prod(extents)).to(torch.float64)
-    if name == "tap_sums":
-        return tap_sums(inputs[0], stated.value("factors"), stated.value("padding"))
+    if name == "resampling":
+        return weights_of(**dict(stated.arguments))
     if name == "attention":
         return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=stated.value("is_causal"))
     function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
@@ -152,13 +154,18 @@ def called(stated, inputs):
     return found[max(stated.result, 0)]
 
 
-def tap_sums(weight, factors, pads):
-    """Return the sums of the taps that meet one element, where every phase of an enlarged image meets equally many."""
-    axes = range(len(factors))
-    for s, k, p in zip(factors, weight.shape[2:], pads, strict=True):
-        met = torch.tensor([[(a + j - p) // s + -(-p // s) for j in range(k)] for a in range(s)])
-        weight = torch.tensordot(weight, F.one_hot(met).to(weight.dtype), ([2], [1]))
-    return weight.permute(0, 1, *(2 + 2 * axis for axis in axes), *(3 + 2 * axis for axis in axes))
+def weights_of(sources, positions, operator, scale, corners):
+    """Return the matrix of weights of a change of size, as PyTorch resizes the identity."""
+    if operator == "nearest_exact":
+        return torch.eye(sources, dtype=torch.float64).repeat_interleave(positions // sources, 0)
+    beside = (2,) * (int(operator.removesuffix("_aa")[-2]) - 1)  # PyTorch smooths images of one column otherwise
+    image = torch.eye(sources, dtype=torch.float64).reshape(1, sources, sources, *(1 for _ in beside))
+    image = image.expand(-1, -1, -1, *beside).contiguous()
+    flags = () if "nearest" in operator else (corners,)
+    made = getattr(torch.ops.aten, operator)(
+        image, [positions, *beside], *flags, scale or None, *(None for _ in beside)
+    )
+    return made[(0, slice(None), slice(None), *(0 for _ in beside))].T
 
 
 def close(left, right):

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from nearpeak.base.deep_recursion import deep_recursion
 from nearpeak.base.garbage_collection import collector_paused
 from nearpeak.bounds.simplify.element_patterns import Patterns
-from nearpeak.bounds.simplify.enlarged_images import ENLARGED_LIFTS
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.live_elements import alive, tells
 from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
 from nearpeak.bounds.simplify.product_counts import by_call, product_costs, products_of, spared
 from nearpeak.bounds.simplify.recurrent_inputs import RECURRENT_LIFTS
+from nearpeak.bounds.simplify.recurrent_parts import used_products
 from nearpeak.bounds.simplify.remaining_work import arithmetic, initial_bytes
+from nearpeak.bounds.simplify.resampled_images import RESAMPLED_LIFTS
 from nearpeak.bounds.simplify.rewrite_search import Saving, search
 from nearpeak.bounds.simplify.rewrites import REWRITES, rules
 from nearpeak.bounds.simplify.value_graph import AppliedRewrite, Graph
@@ -55,7 +56,7 @@ def _simplified(
     sites: Sequence[FactSite | None],
 ) -> tuple[Work, tuple[Rewritten, ...]]:  # fmt: skip
     graph, patterns = Graph(rules()), Patterns(workload.patterns)
-    written = read_step(workload, graph, LIFTS | RECURRENT_LIFTS | PICKED_LIFTS | ENLARGED_LIFTS, patterns, sites)
+    written = read_step(workload, graph, LIFTS | RECURRENT_LIFTS | PICKED_LIFTS | RESAMPLED_LIFTS, patterns, sites)
     roots, live, savings = search(graph, written)
     call_works = _by_call(workload, works)
     after, remaining, count_savings = _counted(graph, (roots, live), call_works, algorithm, patterns)
@@ -100,8 +101,11 @@ def _counted(
     roots, live = step
     known = alive(graph, live, roots, patterns) if by_element or tells(graph, live) else None
     formed = product_costs(graph, live, roots, patterns, known)
-    calls = by_call(graph, live, formed, call_works)
-    done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls)), spared(calls, call_works)
+    calls = by_call(graph, live, formed, call_works, known)
+    needed = {} if known is None else known.needed
+    done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls), needed), spared(calls, call_works)
+    used = used_products(graph, live, needed, {number: formed_cost.products for number, formed_cost in formed.items()})
+    spare += [Saving("unused_steps", call, counts) for call, counts in used.items()]
     read = initial_bytes(graph, live, {})
     if known is not None and (less := initial_bytes(graph, live, known.needed)) != read:
         return less, done, [*spare, Saving("unread_elements", -1, (0, 0))]

@@ -46,7 +46,7 @@ class Patterns:
 
     def without(self, number: int) -> ElementSet:
         """Return the elements that are not in a pattern of the workload."""
-        return self._once(("stored", number), lambda: ~self._stored_set(number))
+        return self.once(("stored", number), lambda: ~self._stored_set(number))
 
     def _stored_set(self, number: int) -> Any:
         pattern = self._stored[number]
@@ -55,7 +55,7 @@ class Patterns:
 
     def empty(self, rank: int) -> ElementSet:
         """Return no element of a node with so many dimensions."""
-        return self._once(("empty", rank), lambda: np.zeros((1,) * rank, dtype=bool))
+        return self.once(("empty", rank), lambda: np.zeros((1,) * rank, dtype=bool))
 
     def chained(self, sets: Sequence[ElementSet], shapes: Sequence[tuple[int, ...]], axis: int) -> ElementSet:
         """Return the sets one behind the other along a dimension; all where that is too much to write down."""
@@ -79,7 +79,7 @@ class Patterns:
             ]  # fmt: skip
             return np.concatenate(parts, axis=axis)
 
-        return self._once(("chained", axis, *sets, *shapes), build)
+        return self.once(("chained", axis, *sets, *shapes), build)
 
     def patched(self, sets: Sequence[ElementSet], layouts: Sequence[Layout], shape: tuple[int, ...]) -> ElementSet:
         """Return the set of a storage that was written partially: the earlier contents overwritten by the part."""
@@ -93,14 +93,14 @@ class Patterns:
                 place[...] = True if elements is None else elements.array
             return flat
 
-        return self._once(("patched", *sets, *layouts, shape), build)
+        return self.once(("patched", *sets, *layouts, shape), build)
 
     def part(self, bits: ElementSet, axis: int, begin: int, extent: int) -> ElementSet:
         """Return the set within a span of positions along a dimension."""
         if bits is None:
             return None
         whole = slice(begin, begin + extent) if bits.array.shape[axis] > 1 else slice(None)
-        return self._once(("part", bits, axis, begin, extent), lambda: bits.array[(slice(None),) * axis + (whole,)])
+        return self.once(("part", bits, axis, begin, extent), lambda: bits.array[(slice(None),) * axis + (whole,)])
 
     def behind_patch(
         self, bits: ElementSet, layouts: Sequence[Layout], place: int, shape: tuple[int, ...]
@@ -117,7 +117,7 @@ class Patterns:
             as_strided(flat[part.offset :], part.shape, part.strides)[...] = False
             return as_strided(flat[lies.offset :], lies.shape, lies.strides).copy()
 
-        return self._once(("behind_patch", bits, lies, part, place, shape), build)
+        return self.once(("behind_patch", bits, lies, part, place, shape), build)
 
     def spread(
         self, bits: ElementSet, places: Sequence[tuple[int, int]], inner: tuple[int, ...], shape: tuple[int, ...]
@@ -136,7 +136,7 @@ class Patterns:
             elements[among(places, inner, varies)] = True if bits is None else bits.array
             return elements
 
-        return self._once(("spread", bits, tuple(places), inner, shape), build)
+        return self.once(("spread", bits, tuple(places), inner, shape), build)
 
     def gathered(
         self, bits: ElementSet, places: Sequence[tuple[int, int]], inner: tuple[int, ...], shape: tuple[int, ...]
@@ -145,7 +145,7 @@ class Patterns:
         if bits is None:
             return None
         varies = [extent > 1 for extent in bits.array.shape]
-        return self._once(
+        return self.once(
             ("gathered", bits, tuple(places), inner, shape), lambda: bits.array[among(places, inner, varies)]
         )
 
@@ -155,7 +155,7 @@ class Patterns:
         return (
             some[0]
             if len(some) == 1
-            else self._once(("both", *some), lambda: reduce(np.logical_and, (elements.array for elements in some)))
+            else self.once(("both", *some), lambda: reduce(np.logical_and, (elements.array for elements in some)))
             if some
             else None
         )
@@ -168,20 +168,20 @@ class Patterns:
         return (
             some[0]
             if len(some) == 1
-            else self._once(("either", *some), lambda: reduce(np.logical_or, (elements.array for elements in some)))
+            else self.once(("either", *some), lambda: reduce(np.logical_or, (elements.array for elements in some)))
         )
 
     def rows(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
         """Return whole rows of which an element is in the set."""
         if bits is None:
             return None
-        return self._once(("rows", bits, *axes), lambda: bits.array.any(axis=tuple(axes), keepdims=True))
+        return self.once(("rows", bits, *axes), lambda: bits.array.any(axis=tuple(axes), keepdims=True))
 
     def turned(self, bits: ElementSet, first: int, second: int) -> ElementSet:
         """Return the set with two dimensions exchanged."""
         if bits is None:
             return None
-        return self._once(("turned", bits, first, second), lambda: bits.array.swapaxes(first, second))
+        return self.once(("turned", bits, first, second), lambda: bits.array.swapaxes(first, second))
 
     def diagonal(self, rank: int, extent: int, offset: int = 0) -> ElementSet:
         """Return the elements whose last two positions, of as many each, are that far apart."""
@@ -191,7 +191,7 @@ class Patterns:
         def build() -> Any:
             return np.eye(extent, k=offset, dtype=bool).reshape((1,) * (rank - 2) + (extent, extent))
 
-        return self._once(("diagonal", rank, extent, offset), build)
+        return self.once(("diagonal", rank, extent, offset), build)
 
     def first(self, shape: tuple[int, ...], axes: Sequence[int]) -> ElementSet:
         """Return the elements at the first position along some dimensions."""
@@ -201,14 +201,14 @@ class Patterns:
             elements[tuple(0 for _ in shape)] = True
             return elements
 
-        return self._once(("first", shape, *axes), build)
+        return self.once(("first", shape, *axes), build)
 
     def flipped(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
         """Return the set reversed along some dimensions."""
         return (
             None
             if bits is None
-            else self._once(("flipped", bits, *axes), lambda: np.flip(bits.array, tuple(axes)).copy())
+            else self.once(("flipped", bits, *axes), lambda: np.flip(bits.array, tuple(axes)).copy())
         )
 
     def triangle(self, shape: tuple[int, ...], diagonal: int, *, lower: bool) -> ElementSet:
@@ -221,28 +221,29 @@ class Patterns:
             triangle = np.tri(shape[-2], shape[-1], below, dtype=bool)
             return (triangle if lower else ~triangle).reshape((1,) * (len(shape) - 2) + shape[-2:])
 
-        return self._once(("triangle", shape[-2:], len(shape), below, lower), build)
+        return self.once(("triangle", shape[-2:], len(shape), below, lower), build)
 
     def seen(self, bits: ElementSet, options: View) -> ElementSet:
         """Return the set as a view of the node shows it."""
-        return None if bits is None else self._once(("seen", bits, options), lambda: seen(bits.array, options))
+        return None if bits is None else self.once(("seen", bits, options), lambda: seen(bits.array, options))
 
     def behind(self, bits: ElementSet, options: View, shape: tuple[int, ...]) -> ElementSet:
         """Return which elements of a source of that shape lie behind a set of elements of a view of it."""
         if bits is None:
             return None
-        return self._once(("behind", bits, options, shape), lambda: behind(bits.array, options, shape))
+        return self.once(("behind", bits, options, shape), lambda: behind(bits.array, options, shape))
 
     def touched(self, options: View, shape: tuple[int, ...]) -> ElementSet:
         """Return which elements of a source of that shape a view shows."""
-        return self._once(("touched", options, shape), lambda: touched(options, shape))
+        return self.once(("touched", options, shape), lambda: touched(options, shape))
 
     def joined(self, parts: Sequence[tuple[tuple[int, ...], ElementSet]], out: tuple[int, ...]) -> ElementSet:
         """Return the positions `out` for which the other labels can be chosen so that all sets are met."""
         some = [(labels, bits) for labels, bits in parts if bits is not None]
-        return self._once(("joined", *some, out), lambda: _joined(_labelled(some), out)) if some else None
+        return self.once(("joined", *some, out), lambda: _joined(_labelled(some), out)) if some else None
 
-    def _once(self, key: Any, work: Any) -> ElementSet:
+    def once(self, key: Any, work: Any) -> ElementSet:
+        """Return the set with that key; `work` gives its boolean array when first asked for, none for all elements."""
         if key not in self._known:
             array = work()
             self._known[key] = None if array is None or array.all() else Bits(array)

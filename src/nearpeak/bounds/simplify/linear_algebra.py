@@ -40,16 +40,17 @@ def _plain(a: str, b: str, left: str, right: str, out: str) -> Lift:
 
 def _real(site: Site) -> bool:
     """Say whether the result has a number format in which sums may be reordered."""
-    return _is_float(site.dtype)
+    return is_float(site.dtype)
 
 
 def _keep_values(site: Site, numbers: Sequence[int]) -> bool:
     """Say whether operands have the format of the result, or one from which the conversion changes no real number."""
     formats = {site.graph[number].dtype for number in numbers} - {site.dtype}
-    return not formats or all(map(_is_float, formats | {site.dtype}))
+    return not formats or all(map(is_float, formats | {site.dtype}))
 
 
-def _is_float(name: str) -> bool:
+def is_float(name: str) -> bool:
+    """Say whether a format is a floating one of at least 16 bits, in which sums may be reordered."""
     dtype = dtype_of(name)
     return dtype.kind == "float" and dtype.bits_count >= 16
 

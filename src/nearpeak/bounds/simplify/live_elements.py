@@ -7,9 +7,10 @@ from typing import NamedTuple
 from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
-from nearpeak.bounds.simplify.operator_arguments import dimensions
+from nearpeak.bounds.simplify.operator_arguments import dimensions, free_dimensions
 from nearpeak.bounds.simplify.picked_rows import ONE_HOT_ROWS
 from nearpeak.bounds.simplify.product_sums import Product
+from nearpeak.bounds.simplify.recurrent_parts import is_steps, needed_operand
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 from nearpeak.bounds.value_facts.call_operands import packet
 
@@ -26,6 +27,8 @@ _KEEP_ZEROS = frozenset((
 """Functions whose first result is 0 where their first operand is."""
 _ELEMENT_WISE = frozenset(("native_dropout", "native_dropout_backward"))
 """Calls of which an element needs the elements at its position only."""
+_ROWS_APART = frozenset(("native_layer_norm", "_fused_rms_norm"))
+"""Calls of which a row needs that row of the first operand only."""
 _CHOICES = ("masked_fill", "where")
 _CUTS = ("tril", "triu")
 _TELLING = (*_CUTS, "diag_embed")
@@ -52,13 +55,18 @@ def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Pat
         if elements is not None:
             reader.filled[number] = elements
     requests: dict[int, list[ElementSet]] = {number: [None] for number in roots}
+    choices: dict[int, list[ElementSet]] = {}  # what data choose, which may be what is needed anyway
     needed: dict[int, ElementSet] = {}
     for number in reversed(live):
-        needed_elements = patterns.either(*requests.pop(number, [None]))
+        chosen = choices.pop(number, [None])
+        needed_elements = patterns.either(*requests.get(number, chosen))
         if needed_elements is not None:
             needed[number] = needed_elements
-        for place, source in enumerate(graph[number].inputs):
-            requests.setdefault(source, []).append(reader.needed_of(number, needed_elements, place))
+        inputs = graph[number].inputs
+        picks = graph[number].kind == "product" and any(picked_dimensions(graph, source) for source in inputs)
+        target = choices if picks or number not in requests else requests
+        for place, source in enumerate(inputs):
+            target.setdefault(source, []).append(reader.needed_of(number, needed_elements, place))
     return ElementKnowledge(reader.filled, needed)
 
 
@@ -67,12 +75,25 @@ def tells(graph: Graph, live: Sequence[int]) -> bool:
     if graph.facts or graph.picked:
         return True
     return any(
-        (isinstance(node.options, OperatorCall) and packet(node.options.name) in _TELLING)
+        (isinstance(node.options, OperatorCall) and (packet(node.options.name) in _TELLING or is_steps(node)))
         or (node.kind in ("join", "patch") and any(graph[source].kind == "constant" for source in node.inputs))
         or (node.kind == "view" and _is_part_of_sums(graph, node))
         or (node.kind == "product" and any(_is_padded(graph, source) for source in node.inputs))
+        or (is_attention(node) and any("spread" in _kinds(graph, source) for source in node.inputs[:3]))
         for node in map(graph.__getitem__, live)
     )
+
+
+def is_attention(node: Node) -> bool:
+    """Say whether a node is an attention whose arguments are known."""
+    options = node.options
+    return isinstance(options, OperatorCall) and packet(options.name) == "attention" and bool(options.arguments)
+
+
+def _kinds(graph: Graph, number: int) -> tuple[str, ...]:
+    """Return the kinds of a node and, of a view, of what it shows."""
+    node = graph[number]
+    return (node.kind, graph[node.inputs[0]].kind) if node.kind == "view" else (node.kind,)
 
 
 def _is_part_of_sums(graph: Graph, node: Node) -> bool:
@@ -157,6 +178,8 @@ class _Reader:
     def needed_of(self, number: int, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an input a node needs when its own elements `needed` are needed."""
         graph, patterns, node = self._graph, self._patterns, self._graph[number]
+        if is_steps(node):
+            return needed_operand(graph, number, needed, place, patterns)
         if isinstance(node.options, OperatorCall):
             return self._of_arguments(node, node.options, needed, place)
         if isinstance(node.options, Product):
@@ -206,6 +229,9 @@ class _Reader:
             elements = self.filled.get(node.inputs[self._place(stated, "output")])
         elif name in _CUTS:
             elements = patterns.both(needed, self._cut(node))
+        elif name in _ROWS_APART and place == 0 and stated.result == 0:
+            free = free_dimensions(self._graph, node)
+            elements = patterns.rows(needed, tuple(axis for axis in range(len(node.shape)) if axis not in free))
         elif node.kind == "pointwise" and name == "masked_fill" and place == 0:
             elements = patterns.both(needed, self._maybe(node, "mask", "true"))
         elif node.kind == "pointwise" and name == "where" and len(node.inputs) == 3:

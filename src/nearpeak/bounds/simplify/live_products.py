@@ -1,12 +1,12 @@
 """Multiply-adds of a product whose operands are partly zero or whose result is only partly needed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns, count
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge
-from nearpeak.bounds.simplify.operand_facts import picked_dimensions
+from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.transpose_symmetry import Pair
 from nearpeak.bounds.simplify.value_graph import Graph
@@ -28,7 +28,7 @@ def live_products(
     filled = [known.filled.get(operand) for operand in node.inputs]
     taking = [
         patterns.empty(len(graph[operand].shape))
-        if picked_dimensions(graph, operand)
+        if adds_up(graph, operand)
         else patterns.both(elements, graph.facts.get((operand, "no_product")))
         for elements, operand in zip(filled, node.inputs, strict=True)
     ]
@@ -53,6 +53,7 @@ class _Order:
         assert isinstance(node.options, Product)
         self._labels, self._out = node.options.labels, node.options.out
         self._filled, self._taking, self._patterns = filled, taking, patterns
+        self._alike = tuple(map(node.inputs.index, node.inputs))
         self._picked = [
             {labels[axis] for axis in picked_dimensions(graph, source)}
             for source, labels in zip(node.inputs, self._labels, strict=True)
@@ -76,10 +77,15 @@ class _Order:
                     for rest in combinations(chosen[1:], rest_count)
                 )
                 best[members] = min(
-                    best[part] + best[members - part] + self._step(part, members - part, needed, also)
+                    self._parts(best, part, members - part) + self._step(part, members - part, needed, also)
                     for part in splits
                 )
         return best[frozenset(every)]
+
+    def _parts(self, best: Mapping[frozenset[int], int], left: frozenset[int], right: frozenset[int]) -> int:
+        """Return the multiply-adds within two parts; of parts with an operand in common, those of the larger."""
+        shared = {self._alike[i] for i in left} & {self._alike[i] for i in right}
+        return max(best[left], best[right]) if shared else best[left] + best[right]
 
     def _step(
         self,

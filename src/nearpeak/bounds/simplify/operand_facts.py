@@ -29,7 +29,7 @@ def note_facts(graph: Graph, number: int, operand: Operand, site: FactSite) -> i
         )  # fmt: skip
         _note_selection(graph, number, axes)
     if level_of(fact.carrier) < level_of(carrier_of(operand.layout.dtype)) and product_carriers(site):
-        source = _source(graph, number)
+        source = source_of(graph, number)
         graph.carriers[source] = narrower(fact.carrier, graph.carriers.get(source, fact.carrier))
     return number
 
@@ -59,6 +59,11 @@ def picked_dimensions(graph: Graph, number: int) -> tuple[int, ...]:
     return tuple(
         place for place, group in enumerate(node.options.groups) if any(axis in axes for axis, _, n in group if n > 1)
     )
+
+
+def adds_up(graph: Graph, number: int) -> bool:
+    """Say whether products with a node take no multiplication of unknown numbers: it picks, or weights are known."""
+    return bool(picked_dimensions(graph, number)) or (source_of(graph, number), "weights") in graph.facts
 
 
 def says_more(graph: Graph, number: int) -> bool:
@@ -97,10 +102,10 @@ def _along(array: Any, labels: Sequence[int], out: Sequence[int]) -> Any:
 
 def carrier_of_node(graph: Graph, number: int) -> str:
     """Return the narrowest format that is known to carry the values of a factor."""
-    return graph.carriers.get(_source(graph, number), carrier_of(graph[number].dtype))
+    return graph.carriers.get(source_of(graph, number), carrier_of(graph[number].dtype))
 
 
-def _source(graph: Graph, number: int) -> int:
+def source_of(graph: Graph, number: int) -> int:
     """Return the node whose elements a node moves."""
     while graph[number].kind in _MOVES:
         number = graph[number].inputs[0]

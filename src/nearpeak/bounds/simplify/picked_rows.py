@@ -5,12 +5,10 @@ from math import prod
 
 from nearpeak.bounds.simplify.affine_views import View, reshape
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
+from nearpeak.bounds.simplify.linear_algebra import is_float
 from nearpeak.bounds.simplify.product_sums import product
 from nearpeak.bounds.simplify.value_graph import OperatorCall, Slot
-from nearpeak.core.work.dtype import dtype_of
 
-_COMPUTED = ("product", "add", "pointwise", "join")
-"""Kinds of node of which fewer rows may take less work; of other tables, only repeated rows spare any."""
 ONE_HOT_ROWS = "nearpeak.one_hot.default"
 """Operator that makes one-hot rows of positions."""
 
@@ -21,8 +19,7 @@ def _picked(site: Site) -> list[int] | None:
     graph = site.graph
     shape = graph[site.node(name)].shape
     places, first = _places(site, name) if shape else ((), 0)
-    dtype = dtype_of(site.dtype)
-    if not places or dtype.kind != "float" or dtype.bits_count < 16 or graph[site.node(name)].dtype != site.dtype:
+    if not places or not all(map(is_float, (site.dtype, graph[site.node(name)].dtype))):
         return None
     axes = range(first, first + len(places))
     picks = site.shapes[0][first : len(site.shapes[0]) - (len(shape) - len(places) - first)]
@@ -31,9 +28,7 @@ def _picked(site: Site) -> list[int] | None:
     groups = [source.options.groups[axis] for axis in axes] if isinstance(source.options, View) else []
     if groups and all(group and all(place < 0 for place, _, _ in group) for group in groups):  # all rows are alike
         return None
-    while source.kind == "view":
-        source = graph[source.inputs[0]]
-    if rows in (0, prod(picks)) or (source.kind not in _COMPUTED and prod(picks) < rows):
+    if rows in (0, prod(picks)):
         return None
     table = reshape(graph, site.node(name), (*shape[:first], rows, *shape[axes.stop :]))
     call = OperatorCall(
@@ -46,6 +41,22 @@ def _picked(site: Site) -> list[int] | None:
         ("b", first), ("a", len(shape) - axes.stop), ("p", len(picks))))  # fmt: skip
     return [product(graph, ((chosen, [*along, "r"]), (table, [*before, "r", *after])), [*before, *along, *after],
                     site.dtype)]  # fmt: skip
+
+
+def _gathered(site: Site) -> list[int] | None:
+    """Read gather: along one dimension, elements by position, of which there are fewer than in the tensor."""
+    graph, number = site.graph, site.node("self")
+    shape, picks = graph[number].shape, site.shapes[0]
+    fewer = shape and prod(picks) < prod(shape) and len(picks) == len(shape)
+    if not fewer or not all(map(is_float, (site.dtype, graph[number].dtype))):
+        return None
+    dim = int(site.number("dim", 0)) % len(shape)
+    call = OperatorCall(ONE_HOT_ROWS, (("indices", (Slot(0),)), ("extents", shape), ("dim", dim)))
+    chosen = graph.add("call", (site.node("index"),), (*picks, prod(shape)), site.dtype, call)
+    graph.picked[chosen] = (len(picks),)
+    along = [f"p{axis}" for axis in range(len(picks))]
+    table = reshape(graph, number, (prod(shape),))
+    return [product(graph, ((chosen, [*along, "r"]), (table, "r")), along, site.dtype)]
 
 
 def _places(site: Site, name: str) -> tuple[tuple[int, ...], int]:
@@ -64,5 +75,7 @@ def _places(site: Site, name: str) -> tuple[tuple[int, ...], int]:
     return (nodes, used[0]) if follow and whole else ((), 0)
 
 
-PICKED_LIFTS: dict[str, Lift] = dict.fromkeys(("index", "index_select", "embedding"), _picked)
+PICKED_LIFTS: dict[str, Lift] = {
+    **dict.fromkeys(("index", "index_select", "embedding"), _picked), "gather": _gathered,
+}  # fmt: skip
 """Readers by operator."""

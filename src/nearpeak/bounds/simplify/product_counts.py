@@ -1,17 +1,25 @@
 """Multiply-adds of each product after repeats, symmetry and known zeros are removed."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
+from nearpeak.bounds.simplify.contained_products import contained
+from nearpeak.bounds.simplify.distinct_rows import distinct_share
 from nearpeak.bounds.simplify.element_patterns import Patterns
-from nearpeak.bounds.simplify.live_elements import ElementKnowledge
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention
 from nearpeak.bounds.simplify.live_products import live_products
+from nearpeak.bounds.simplify.operand_facts import source_of
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.product_sums import contracts
+from nearpeak.bounds.simplify.repeated_chains import chains
 from nearpeak.bounds.simplify.rewrite_search import Saving
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
 from nearpeak.bounds.simplify.triangular_zeros import product_triangle_shares
-from nearpeak.bounds.simplify.value_graph import Graph
+from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall
+from nearpeak.bounds.value_facts.call_operands import packet
 from nearpeak.core.work.work import Work
 
 
@@ -40,10 +48,14 @@ def product_costs(
         known: which elements matter; none where nothing is known of any.
     """
     pairs, triangle_shares = symmetric(graph, live), product_triangle_shares(graph, live, roots)
+    inner, shares = contained(graph, live), distinct_share(graph, live)
     costs = {}
     for number in live:
         node = graph[number]
         if not contracts(node):
+            continue
+        if number in inner:
+            costs[number] = ProductCost(0, 0, "computed_once")
             continue
         products, sums = cost(graph, node, triangle_shares.get(number))
         name = "known_zeros" if products < cost(graph, node, zeros=False)[0] else "repeated_operand"
@@ -56,14 +68,25 @@ def product_costs(
             least = live_products(graph, number, known, patterns, pair)
             sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
             spread = any(source.kind == "spread" for source in sources)  # zeros that element sets do not tell
+            spread &= not any((source_of(graph, operand), "weights") in graph.facts for operand in node.inputs)
             if least is not None and (least < products or not spread):
                 products, name = least, name if name == "known_zeros" else "masked_product"
+        if number in shares:
+            products, name = products * shares[number][0] // shares[number][1], "repeated_operand"
         costs[number] = ProductCost(products, sums, name)
+    for members, least in chains(graph, live, roots):
+        total = sum(costs[number].products for number in members)
+        done = rest = 0
+        for number in members if least < total else ():
+            done += costs[number].products
+            share = done * least // total - rest
+            costs[number], rest = ProductCost(share, 0, "computed_once"), rest + share
     return costs
 
 
 def by_call(
-    graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost], works: Mapping[int, Work]
+    graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost], works: Mapping[int, Work],
+    known: ElementKnowledge | None,
 ) -> dict[int, ProductCost | None]:  # fmt: skip
     """Return what the products take of each call that still does some; none for one that does more than products.
 
@@ -80,11 +103,70 @@ def by_call(
         elif number in formed:
             before, cost = costs.get(call) or NOTHING, formed[number]
             costs[call] = ProductCost(before.products + cost.products, before.sums + cost.sums, cost.name)
+    solved, spared_pairs = _solved(graph, live, formed), _zero_pairs(graph, live, known)
     for call in whole:
+        if call in solved:
+            costs[call] = ProductCost(solved[call], 0, "product_order")
+            continue
+        if call in spared_pairs and call in works:
+            costs[call] = ProductCost(max(0, products_of(works[call]) - spared_pairs[call]), 0, "masked_product")
+            continue
         others = products_of(works[call]) - graph.separated[call] if call in graph.separated and call in works else None
         before = costs.get(call) or NOTHING
         costs[call] = None if others is None else before._replace(products=before.products + max(others, 0))
     return costs
+
+
+def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, int]:
+    """Return by call of an inverse that only multiplies what solving the equations instead takes beside its products.
+
+    Of n equations that is a factorisation, n (n - 1) (n + 1) / 6 multiply-adds where the matrix may turn out to be
+    definite, and for each right-hand side n less than the product with the inverse.
+
+    Source: Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C.
+    """
+    owners = {
+        number: graph.owner[number] for number in live
+        if number in graph.owner and isinstance(stated := graph[number].options, OperatorCall)
+        and packet(stated.name) in _INVERSES and not stated.result
+    }  # fmt: skip
+    views = {number: graph[number].inputs[0] for number in live if graph[number].kind == "view"}
+    users: dict[int, list[int]] = {}
+    for number in live if owners else ():
+        for source in {views.get(operand, operand) for operand in graph[number].inputs} & set(owners):
+            users.setdefault(source, []).append(number)
+    solved = {}
+    for number, call in owners.items():
+        n, products = graph[number].shape[-1], [user for user in users.get(number, ()) if user not in views]
+        if products and all(user in formed for user in products):
+            batch = prod(graph[number].shape[:-2])
+            less = sum(formed[user].products for user in products) // max(n, 1)
+            solved[call] = max(0, batch * (n * (n - 1) * (n + 1) // 6) - less)
+    return solved
+
+
+def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | None) -> dict[int, int]:
+    """Return by call of an attention the products that queries, keys and values of zeros spare at most."""
+    spared_products: dict[int, int] = {}
+    for number in live if known is not None else ():
+        node = graph[number]
+        if number not in graph.owner or not is_attention(node):
+            continue
+        assert known is not None
+        query, key, value = (graph[source].shape for source in node.inputs[:3])
+        rows = []
+        for source, shape in zip(node.inputs[:3], (query, key, value), strict=True):
+            elements = known.filled.get(source)
+            zero = False if elements is None else ~elements.array.any(axis=-1)
+            rows.append(int(np.broadcast_to(zero, shape[:-1]).sum()))
+        shared = query[1] // max(key[1], 1)
+        most = rows[0] * key[2] * (key[3] + value[3]) + query[2] * shared * (rows[1] * key[3] + rows[2] * value[3])
+        if most:
+            spared_products[graph.owner[number]] = most
+    return spared_products
+
+
+_INVERSES = ("linalg_inv_ex", "inverse")
 
 
 def products_of(work: Work) -> int:

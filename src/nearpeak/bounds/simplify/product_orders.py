@@ -5,7 +5,7 @@ from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 
-from nearpeak.bounds.simplify.operand_facts import picked_dimensions
+from nearpeak.bounds.simplify.operand_facts import adds_up
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.triangular_zeros import filled
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -31,8 +31,9 @@ def cost(
         for number, labels in zip(node.inputs, options.labels, strict=True)
     )  # fmt: skip
     wanted = () if needed_share is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), needed_share),)
-    picking = frozenset(place for place, number in enumerate(node.inputs) if picked_dimensions(graph, number))
-    return _cheapest(options, shapes, empty, wanted, picking)
+    picking = frozenset(place for place, number in enumerate(node.inputs) if adds_up(graph, number))
+    alike = tuple(map(node.inputs.index, node.inputs))
+    return _cheapest(options, shapes, empty, wanted, picking, alike)
 
 
 _Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
@@ -45,11 +46,13 @@ def _cheapest(
     shapes: tuple[tuple[int, ...], ...],
     zeros: tuple[_Shares, ...],
     wanted: _Shares,
-    picking: frozenset[int] = frozenset(),
+    picking: frozenset[int],
+    alike: tuple[int, ...],
 ) -> tuple[int, int]:
     """Return the least multiply-adds, and the other arithmetic that goes with them.
 
-    Operands of `picking` only pick elements of what they are multiplied by.
+    Operands of `picking` only pick elements of what they are multiplied by. Parts that have an operand of `alike` in
+    common may be formed together, so that the smaller counts nothing.
     """
     sizes = {
         label: n
@@ -85,7 +88,10 @@ def _cheapest(
                     picks = any(len(part) == 1 and part <= picking for part in (left_part, right_part))
                     step = 0 if picks else _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
                     more = (step, 0) if labels != left(members) else (0, step)
-                    parts = (best[left_part], best[right_part], more)
+                    halves = [best[left_part], best[right_part]]
+                    if not {alike[i] for i in left_part}.isdisjoint(alike[i] for i in right_part):
+                        halves = [max(halves)]
+                    parts = (*halves, more)
                     ways.append((sum(part[0] for part in parts), sum(part[1] for part in parts)))
             best[members] = min(ways)
     return best[frozenset(every)]

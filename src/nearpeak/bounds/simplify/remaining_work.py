@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from math import prod
 
 from nearpeak.bounds.simplify.affine_views import View
@@ -9,6 +10,7 @@ from nearpeak.bounds.simplify.element_patterns import ElementSet
 from nearpeak.bounds.simplify.operand_facts import carrier_of_node
 from nearpeak.bounds.simplify.product_counts import NOTHING, ProductCost
 from nearpeak.bounds.simplify.product_orders import cost
+from nearpeak.bounds.simplify.recurrent_parts import is_steps, used_share
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
 from nearpeak.bounds.value_facts.carriers import level_of, narrowed_products
@@ -24,18 +26,21 @@ _MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "
 
 def arithmetic(
     graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str,
-    products: tuple[Mapping[int, ProductCost], Mapping[int, ProductCost | None]],
+    products: tuple[Mapping[int, ProductCost], Mapping[int, ProductCost | None]], needed: Mapping[int, ElementSet],
 ) -> Work:  # fmt: skip
     """Return the arithmetic of the live nodes.
 
     Args:
         works: work of each call by position, with that of the calls that belong to it.
         products: what each product takes, and the products of each call.
+        needed: elements that something needs, where that is known.
 
-    A node that a call made stands for what that call does: its products where the node is one, the rest once.
+    A node that a call made stands for what that call does: its products where the node is one, the rest once. Nodes
+    that do a part of it do no more than all of it together.
     """
     formed, whole = products
     rest: set[int] = set()
+    parts: dict[int, Fraction] = {}
     total: dict[str, int] = {}
     special = 0
     for number in live:
@@ -49,11 +54,14 @@ def arithmetic(
             continue
         if number in graph.parts:
             call, elements, of = graph.parts[number]
-            part = without_bytes(works.get(call, NO_WORK))
-            _gather(total, {kind: flop * elements // of for kind, flop in part.flop.items()})
-            special += part.special_count * elements // of
+            used = used_share(graph, number, needed.get(number)) if is_steps(node) else (1, 1)
+            parts[call] = parts.get(call, Fraction(0)) + Fraction(elements * used[0], of * used[1])
             continue
         _gather(total, _computed(graph, node, formed.get(number)))
+    for call, amount in parts.items():
+        part, done = without_bytes(works.get(call, NO_WORK)), min(amount, Fraction(1))
+        _gather(total, {kind: flop * done.numerator // done.denominator for kind, flop in part.flop.items()})
+        special += part.special_count * done.numerator // done.denominator
     left = {call: whole.get(call, NOTHING) for call in rest if call in works}
     # None stands for all products of the call; layers that are alike share their work.
     alike = Counter(

@@ -135,7 +135,7 @@ def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> t
         sound = [part for part in parts if part is not None]
         made.update(_products_in(graph, sound))
         instead[terminal] = added(graph, sound, node.dtype)
-    after = _total(graph, made)
+    after = _total(graph, {product for product in made if product in (number, *terminals) or product not in users})
     if after[0] >= before[0]:
         return None
     kinds = {graph[terminal].kind if len(graph[terminal].inputs) < 2 else "chain" for terminal in terminals}

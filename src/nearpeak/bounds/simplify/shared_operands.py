@@ -61,7 +61,7 @@ def joined_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
             continue
         summands = list(_summands(graph, number, users, inner))
         parts = [part for node in summands if (part := _product(graph, node, users)) is not None]
-        best = _best(graph, parts, graph[number].dtype) if len(parts) > 1 and len(summands) <= _MOST_PARTS else None
+        best = _best(graph, parts, users) if len(parts) > 1 and len(summands) <= _MOST_PARTS else None
         if best is not None:
             node, group, products = best
             rest = [summand for summand in summands if summand not in {part.node for part in group}]
@@ -71,6 +71,7 @@ def joined_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
 
 def distributed_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
     """Yield products of a sum of broadcast summands that take less one by one: (a + b) W is a W + b W."""
+    formed = set(live)
     for number in live:
         node = graph[number]
         if not contracts(node):
@@ -87,7 +88,8 @@ def distributed_products(graph: Graph, live: Sequence[int]) -> Iterator[Joined]:
                 operands = (*term.operands[:place], (seen, index), *term.operands[place + 1 :])
                 parts.append(placed(graph, term._replace(operands=operands), node.dtype))
             whole = [part for part in parts if part is not None]
-            before, after = cost(graph, node)[0], sum(cost(graph, graph[core])[0] for core in _cores(graph, whole))
+            cores = _cores(graph, whole) - formed
+            before, after = cost(graph, node)[0], sum(cost(graph, graph[core])[0] for core in cores)
             if len(whole) == len(parts) and after < before:
                 total = added(graph, whole, node.dtype)
                 yield Joined(number, total, graph.owner.get(number, -1), (before, after))
@@ -146,22 +148,24 @@ def _summands(graph: Graph, number: int, users: Mapping[int, Sequence[int]], inn
 def _product(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> _Part | None:
     """Return a summand as one product; none where it is none."""
     gone: set[int] = set()
-    term = _opened(graph, number, users, gone, is_summand=True)
+    term = opened_alone(graph, number, users, gone, is_summand=True)
     place = 0
     while term is not None and place < len(term.operands) < _MOST_OPERANDS:
-        inner = _opened(graph, term.operands[place][0], users, gone)
+        more: set[int] = set()
+        inner = opened_alone(graph, term.operands[place][0], users, more)
         longer = None if inner is None else merged(graph, term, place, inner)
         if longer is None or len(longer.operands) > _MOST_OPERANDS:
             place += 1
         else:
             term, place = longer, 0
+            gone |= more
     return None if term is None or len(term.operands) < 2 else _Part(number, term, frozenset(gone))
 
 
-def _opened(
+def opened_alone(
     graph: Graph, number: int, users: Mapping[int, Sequence[int]], gone: set[int], *, is_summand: bool = False
 ) -> Term | None:  # fmt: skip
-    """Return the term of a product, or of a view of one, that nothing else uses."""
+    """Return the term of a product, or of a view of one, that nothing else uses, and add the product to `gone`."""
     node, core = graph[number], number
     if isinstance(node.options, View):
         core = node.inputs[0]
@@ -182,8 +186,11 @@ def _opened(
     return term
 
 
-def _best(graph: Graph, parts: Sequence[_Part], dtype: str) -> tuple[int, list[_Part], tuple[int, int]] | None:
+def _best(
+    graph: Graph, parts: Sequence[_Part], users: Mapping[int, Sequence[int]]
+) -> tuple[int, list[_Part], tuple[int, int]] | None:  # fmt: skip
     """Return the product that spares most, the summands that it stands for, and the multiply-adds."""
+    dtype = graph[parts[0].node].dtype
     groups: dict[Key, list[tuple[_Part, int]]] = {}
     for part in parts:
         for place in range(len(part.term.operands)):
@@ -191,12 +198,13 @@ def _best(graph: Graph, parts: Sequence[_Part], dtype: str) -> tuple[int, list[_
                 groups.setdefault(_key(part.term, place), []).append((part, place))
     best = None
     for group in groups.values():
-        made = _formed(graph, group, dtype) if len(group) > 1 else None
+        made = _formed(graph, [(part.term, place) for part, place in group], dtype) if len(group) > 1 else None
         if made is None:
             continue
         number, products = made
-        before = sum(cost(graph, graph[node])[0] for node in {node for part, _ in group for node in part.products})
-        after = sum(cost(graph, graph[node])[0] for node in products)
+        gone = {node for part, _ in group for node in part.products}
+        before = sum(cost(graph, graph[node])[0] for node in gone)
+        after = sum(cost(graph, graph[node])[0] for node in products if node in gone or node not in users)
         if after < before and (best is None or before - after > best[2][0] - best[2][1]):
             best = (number, [part for part, _ in group], (before, after))
     return best
@@ -217,11 +225,11 @@ def _key(term: Term, place: int) -> Key:
     return number, tuple(indices)
 
 
-def _formed(graph: Graph, group: Sequence[tuple[_Part, int]], dtype: str) -> tuple[int, set[int]] | None:
+def _formed(graph: Graph, group: Sequence[tuple[Term, int]], dtype: str) -> tuple[int, set[int]] | None:
     """Return the shared operand times the sum of what it was multiplied by, and all products in it."""
-    sums, outs = [], set()
-    for part, place in group:
-        term = part.term
+    rests, outs = [], set()
+    axes: list[int] = []
+    for term, place in reversed(group):
         out = [label for axis in term.axes for label in axis]
         operand_labels = _labels(term.operands[place][1])
         rest = (*term.operands[:place], *term.operands[place + 1 :])
@@ -229,19 +237,29 @@ def _formed(graph: Graph, group: Sequence[tuple[_Part, int]], dtype: str) -> tup
         axes = [*(label for label in operand_labels if label not in out), *(label for label in out if label in others)]
         outs.add(tuple(out.index(label) for label in axes if label in out))
         sizes = {label: term.sizes[label] for label in {*axes, *others}}
-        node = placed(graph, Term(rest, tuple((label,) for label in axes), sizes, term.factor), dtype)
-        if node is None or len(outs) > 1:
-            return None
-        sums.append((node, axes))
-    term, place = group[0][0].term, group[0][1]
-    total, axes = added(graph, [node for node, _ in sums], dtype), sums[0][1]
+        rests.append(Term(rest, tuple((label,) for label in axes), sizes, term.factor))
+    summed = _sum(graph, rests, dtype) if len(outs) == 1 else None
+    if summed is None:
+        return None
+    total, products = summed
+    term, place = group[0]
     index: tuple[Index, ...] = tuple((0, ((label, 1),)) for label in axes)
     used = {*_labels(term.operands[place][1]), *axes, *(label for axis in term.axes for label in axis)}
     sizes = {label: term.sizes[label] for label in used}
     made = placed(graph, Term((term.operands[place], (total, index)), term.axes, sizes), dtype)
-    if made is None:
-        return None
-    return made, _cores(graph, [made, *(node for node, _ in sums)])
+    return None if made is None else (made, products | _cores(graph, [made]))
+
+
+def _sum(graph: Graph, terms: Sequence[Term], dtype: str) -> tuple[int, set[int]] | None:
+    """Return the sum of terms, what all of them share taken out, and all products in it."""
+    for place in range(len(terms[0].operands)) if min(len(term.operands) for term in terms) > 1 else ():
+        key = _key(terms[0], place)
+        places = [next((at for at in range(len(term.operands)) if _key(term, at) == key), -1) for term in terms]
+        if -1 not in places and (made := _formed(graph, list(zip(terms, places, strict=True)), dtype)) is not None:
+            return made
+    nodes = [placed(graph, term, dtype) for term in terms]
+    whole = [node for node in nodes if node is not None]
+    return (added(graph, whole, dtype), _cores(graph, whole)) if len(whole) == len(nodes) else None
 
 
 def _labels(index: Sequence[Index]) -> list[int]:

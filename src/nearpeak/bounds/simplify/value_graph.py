@@ -83,6 +83,7 @@ class Graph:
         self.facts: dict[tuple[int, str], Any] = {}
         self.picked: dict[int, tuple[int, ...]] = {}
         self.carriers: dict[int, str] = {}
+        self.resized: dict[int, tuple[int, tuple[int, ...]]] = {}
         self.ranges: dict[int, tuple[float, float]] = {}
         self._labels = 0
         self._rules = rules

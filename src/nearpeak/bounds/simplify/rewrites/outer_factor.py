@@ -22,7 +22,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
         pairs = zip(node.options.labels[place], inner.axes, strict=True)
         summed = {moved for label, axis in pairs if label not in node.options.out for moved in axis}
         moves = [{label for _, steps in index for label, _ in steps} for _, index in inner.operands]
-        if not summed or all(summed & moved for moved in moves):
+        if not summed or all(summed <= moved for moved in moves):
             continue
         term = merged(graph, opened(graph, node), place, inner)
         return None if term is None else placed(graph, term, node.dtype)

@@ -5,6 +5,9 @@ from nearpeak.bounds.simplify.product_sums import added, contracts, merged, open
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 
+_MOST_SUMMANDS = 64
+"""Summands of a sum of sums that are looked at."""
+
 
 def _rule(graph: Graph, node: Node) -> int | None:
     source = graph[node.inputs[0]]
@@ -26,11 +29,15 @@ def _rule(graph: Graph, node: Node) -> int | None:
 
 def _shares(graph: Graph, total: Node) -> bool:
     """Say whether a sum adds up products that share an operand."""
-    seen = set[int]()
-    for summand in map(graph.__getitem__, total.inputs):
-        core = summand
+    seen, waiting, left = set[int](), list(total.inputs), _MOST_SUMMANDS
+    while waiting and left:
+        left -= 1
+        core = graph[waiting.pop()]
         while core.kind in ("view", "product") and len(core.inputs) == 1:
             core = graph[core.inputs[0]]
+        if core.kind == "add":
+            waiting += core.inputs
+            continue
         operands = set(core.inputs) if contracts(core) else set()
         if seen & operands:
             return True

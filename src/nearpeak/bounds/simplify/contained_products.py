@@ -1,0 +1,110 @@
+"""Products that another product of the step holds: the same sums transposed, in another shape, or a part of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import gcd, prod
+from typing import NamedTuple
+
+from nearpeak.bounds.simplify.affine_views import View
+from nearpeak.bounds.simplify.product_sums import Product, contracts
+from nearpeak.bounds.simplify.value_graph import Graph
+
+Side = tuple[int, int, int]
+"""Position of an operand, a dimension of its source, and the step along it."""
+Run = tuple[int, int, int]
+"""A dimension of a source, the step along it, the extent."""
+
+
+class _Sums(NamedTuple):
+    """A product by the elements of the sources that it multiplies, whatever the order of its dimensions."""
+
+    starts: tuple[tuple[int, ...], ...]
+    """First position along each dimension of the source of each operand."""
+    summed: Mapping[frozenset[Side], int]
+    """Extents of what is summed over, by how it moves through the sources."""
+    out: Mapping[frozenset[Side], int]
+    """Extents of the dimensions of the result, by how they move through the sources."""
+
+
+def contained(graph: Graph, live: Sequence[int]) -> set[int]:
+    """Return the products of which all elements are among those of another live product."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for number in live:
+        node = graph[number]
+        if contracts(node):
+            sources = (graph[n].inputs[0] if graph[n].kind == "view" else n for n in node.inputs)
+            alike.setdefault(tuple(sorted(sources)), []).append(number)
+    inner: set[int] = set()
+    for numbers in alike.values():
+        wholes: list[_Sums] = []
+        for number in sorted(numbers, key=lambda n: -prod(graph[n].shape)) if len(numbers) > 1 else ():
+            sums = _sums(graph, number)
+            if any(_holds(whole, sums) for whole in wholes):
+                inner.add(number)
+            else:
+                wholes.append(sums)
+    return inner
+
+
+def _sums(graph: Graph, number: int) -> _Sums:
+    node = graph[number]
+    assert isinstance(node.options, Product)
+    operands = []
+    for operand, labels in zip(node.inputs, node.options.labels, strict=True):
+        source, starts = operand, (0,) * len(graph[operand].shape)
+        groups: Sequence[tuple[Run, ...]] = [((axis, 1, n),) for axis, n in enumerate(graph[operand].shape)]
+        if isinstance(graph[operand].options, View):
+            (source,) = graph[operand].inputs
+            groups, starts = graph[operand].options.groups, tuple(graph[operand].options.starts)
+        operands.append((source, starts, dict(zip(labels, groups, strict=True))))
+    operands.sort(key=lambda operand: operand[:2])
+    summed: dict[frozenset[Side], int] = {}
+    out: dict[frozenset[Side], int] = {}
+    for label in {label for _, _, groups in operands for label in groups}:
+        runs = {place: groups[label] for place, (_, _, groups) in enumerate(operands) if label in groups}
+        target = out if label in node.options.out else summed
+        for sides, extent in _digits(runs):
+            target[sides] = extent
+    return _Sums(tuple(starts for _, starts, _ in operands), summed, out)
+
+
+def _digits(runs: Mapping[int, Sequence[Run]]) -> Iterator[tuple[frozenset[Side], int]]:
+    """Yield a label as digits along each of which all operands that it moves have one step.
+
+    Dimensions that one operand joins of several are taken apart in all; where extents do not divide, the label stays
+    whole and equals only its like.
+    """
+    left = {place: [run for run in group if run[2] > 1] for place, group in runs.items()}
+    while any(left.values()):
+        extent = gcd(*(group[-1][2] if group else 1 for group in left.values()))
+        if extent == 1:
+            rest = frozenset((place, axis, step * n) for place, group in left.items() for axis, step, n in group)
+            yield rest, prod(n for _, _, n in next(iter(left.values())))
+            return
+        yield frozenset((place, group[-1][0], group[-1][1]) for place, group in left.items()), extent
+        for group in left.values():
+            axis, step, n = group.pop()
+            if n > extent:
+                group.append((axis, step * extent, n // extent))
+
+
+def _holds(whole: _Sums, part: _Sums) -> bool:
+    """Say whether every sum of `part` is one of `whole`."""
+    if whole.summed != part.summed or any(part.out[sides] > whole.out.get(sides, 0) for sides in part.out):
+        return False
+    moved: dict[tuple[int, int], list[tuple[frozenset[Side], int]]] = {}
+    for sides in whole.out:
+        for place, axis, step in sides:
+            moved.setdefault((place, axis), []).append((sides, step))
+    begins: dict[frozenset[Side], int] = {}
+    for place, (first, begins_of_part) in enumerate(zip(whole.starts, part.starts, strict=True)):
+        for axis, (outer, inner) in enumerate(zip(first, begins_of_part, strict=True)):
+            steps = moved.get((place, axis), [])
+            if len(steps) != 1:
+                if outer != inner:
+                    return False
+                continue
+            ((sides, step),) = steps
+            begin, rest = divmod(inner - outer, step) if step else (0, inner - outer)
+            if rest or begins.setdefault(sides, begin) != begin:
+                return False
+    return all(0 <= begin <= whole.out[sides] - part.out.get(sides, 1) for sides, begin in begins.items())

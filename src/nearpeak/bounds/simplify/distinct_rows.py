@@ -1,0 +1,171 @@
+"""Rows that data pick from a table with fewer rows: what is worked out row by row has no more distinct rows."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+from nearpeak.bounds.simplify.affine_views import View, composed
+from nearpeak.bounds.simplify.operand_facts import picked_dimensions
+from nearpeak.bounds.simplify.operator_arguments import free_dimensions
+from nearpeak.bounds.simplify.product_sums import Product, contracts
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
+
+
+class _Rows(NamedTuple):
+    """Dimensions of a node along which all values follow from one position in a table."""
+
+    picks: int
+    """Node of the selection: which position it is."""
+    shape: tuple[int, ...]
+    """Extents of its dimensions other than the positions."""
+    distinct: int
+    """Positions."""
+    axes: tuple[int, ...]
+    """Dimensions of the node."""
+    view: View
+    """How they run through the dimensions of the picks."""
+
+
+def distinct_share(graph: Graph, live: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return by product how many of how many of its positions are distinct, where rows of a table are fewer."""
+    if not graph.picked:
+        return {}
+    rows: dict[int, tuple[_Rows, ...]] = {}
+    shares = {}
+    for number in live:
+        node = graph[number]
+        row = _rows_of(graph, number, rows)
+        if row:
+            rows[number] = row
+        if contracts(node) and len(node.inputs) > 1 and (share := _share(graph, node, rows)) is not None:
+            shares[number] = share
+    return shares
+
+
+def _rows_of(graph: Graph, number: int, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
+    """Return what is known of a node whose inputs are known."""
+    node = graph[number]
+    if isinstance(node.options, Product):
+        known = _of_product(node, rows)
+        return (*known, *_picked(graph, node))
+    drawn = isinstance(node.options, OperatorCall) and node.options.serial >= 0
+    if drawn or not any(source in rows for source in node.inputs):
+        return ()
+    if isinstance(node.options, View):
+        return tuple(seen for row in rows[node.inputs[0]] if (seen := _seen(node, row)) is not None)
+    if node.kind in ("pointwise", "add"):
+        every = dict.fromkeys(row for source in node.inputs for row in rows.get(source, ()))
+        return tuple(row for row in every if all(_follows(graph, source, row, rows) for source in node.inputs))
+    return _of_call(graph, node, rows) if node.kind == "call" else ()
+
+
+def _follows(graph: Graph, number: int, row: _Rows, rows: Mapping[int, tuple[_Rows, ...]]) -> bool:
+    """Say whether a node has such rows, or the same values at every position along these dimensions."""
+    node = graph[number]
+    if node.kind == "constant" or row in rows.get(number, ()):
+        return True
+    groups = node.options.groups if isinstance(node.options, View) else ()
+    return bool(groups) and all(axis < 0 for place in row.axes for axis, _, _ in groups[place])
+
+
+def _picked(graph: Graph, node: Node) -> tuple[_Rows, ...]:
+    """Return the rows of a product that picks from a table with fewer rows than it has."""
+    assert isinstance(node.options, Product)
+    out = node.options.out
+    factors = list(zip(node.inputs, node.options.labels, strict=True))
+    for place, (number, labels) in enumerate(factors):
+        picked = picked_dimensions(graph, number)
+        if len(picked) != 1 or labels[picked[0]] in out:
+            continue
+        along = [label for axis, label in enumerate(labels) if axis not in picked]
+        shape = tuple(n for axis, n in enumerate(graph[number].shape) if axis not in picked)
+        others = {label for at, (_, other) in enumerate(factors) if at != place for label in other}
+        distinct = graph[number].shape[picked[0]]
+        if set(along) <= set(out) and prod(shape) > distinct and others.isdisjoint(along):
+            groups = tuple(((axis, 1, n),) if n > 1 else () for axis, n in enumerate(shape))
+            view = View(groups, (0,) * len(along))
+            return (_Rows(number, shape, distinct, tuple(map(out.index, along)), view),)
+    return ()
+
+
+def _seen(node: Node, row: _Rows) -> _Rows | None:
+    """Return rows as a view shows them; none where it mixes them with other dimensions."""
+    assert isinstance(node.options, View)
+    place_of = {axis: place for place, axis in enumerate(row.axes)}
+    axes, groups = [], []
+    for place, group in enumerate(node.options.groups):
+        along = {axis in place_of for axis, _, _ in group if axis >= 0}
+        if len(along) > 1:
+            return None
+        if along == {True}:
+            axes.append(place)
+            groups.append(tuple((place_of.get(axis, -1), step, n) for axis, step, n in group))
+    starts = tuple(node.options.starts[axis] for axis in row.axes)
+    view = composed(View(tuple(groups), starts), row.view, row.shape) if axes else None
+    return None if view is None else row._replace(axes=tuple(axes), view=view)
+
+
+def _of_product(node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
+    """Return the rows of a product: those along dimensions that it keeps and that no other factor varies along."""
+    assert isinstance(node.options, Product)
+    factors = list(zip(node.inputs, node.options.labels, strict=True))
+    known: dict[_Rows, None] = {}
+    for number, labels in factors:
+        for row in rows.get(number, ()):
+            along = tuple(labels[axis] for axis in row.axes)
+            others = [(n, other) for n, other in factors if n != number and set(other) & set(along)]
+            alike = all(_along(rows.get(n, ()), other, along, row) for n, other in others)
+            if set(along) <= set(node.options.out) and alike:
+                known[row._replace(axes=tuple(map(node.options.out.index, along)))] = None
+    return tuple(known)
+
+
+def _along(known: Sequence[_Rows], labels: Sequence[int], along: Sequence[int], row: _Rows) -> bool:
+    """Say whether a factor has the same rows along the same labels."""
+    return any((other.picks, other.view) == (row.picks, row.view)
+               and tuple(labels[axis] for axis in other.axes) == tuple(along) for other in known)  # fmt: skip
+
+
+def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
+    """Return the rows of an operator that works on each row alone."""
+    free = free_dimensions(graph, node)
+    known: dict[_Rows, None] = {}
+    for place, source in enumerate(node.inputs):
+        for row in rows.get(source, ()):
+            axes = tuple(next((axis for axis, moves in free.items() if moves.get(place) == n), -1) for n in row.axes)
+            if -1 in axes:
+                continue
+            moved = [(other, tuple(free[axis].get(at, -1) for axis in axes)) for at, other in enumerate(node.inputs)]
+            if all(set(at) == {-1} or _follows(graph, other, row._replace(axes=at), rows) for other, at in moved):
+                known[row._replace(axes=axes)] = None
+    return tuple(known)
+
+
+def _share(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[int, int] | None:
+    """Return how many of how many positions of a product are distinct; none where all may be.
+
+    Along dimensions of the result all factors that are summed over must have these rows, along sums any: what is
+    multiplied by one row of the table is added up before.
+    """
+    assert isinstance(node.options, Product)
+    factors = list(zip(node.inputs, node.options.labels, strict=True))
+    sizes = {label: n for number, labels in factors for label, n in zip(labels, graph[number].shape, strict=True)}
+    out, fewer = set(node.options.out), dict[frozenset[int], tuple[int, int]]()
+    for place, (number, labels) in enumerate(factors):
+        for row in rows.get(number, ()):
+            along = tuple(labels[axis] for axis in row.axes)
+            left_labels = {label for label in along if label in out}
+            others = [
+                factor for at, factor in enumerate(factors) if at != place and left_labels.intersection(factor[1])
+            ]
+            alike = all(set(other) <= out or _along(rows.get(n, ()), other, along, row) for n, other in others)
+            distinct = row.distinct
+            for part in (left_labels if alike else set(), set(along) - out):
+                positions = prod(sizes[label] for label in part)
+                if distinct < min(positions, fewer.get(frozenset(part), (positions, 0))[0]):
+                    fewer[frozenset(part)] = (distinct, positions)
+    count, total, used = 1, 1, frozenset[int]()
+    for group, (distinct, positions) in sorted(fewer.items(), key=lambda item: item[1][0] / item[1][1]):
+        if used.isdisjoint(group):
+            count, total, used = count * distinct, total * positions, used | group
+    return (count, total) if fewer else None

@@ -1,0 +1,107 @@
+"""Chains of matrix products in which a factor recurs, as powers do: products of a part that recurs are formed once."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+
+from nearpeak.bounds.simplify.product_sums import Term, contracts, merged, opened
+from nearpeak.bounds.simplify.shared_operands import opened_alone
+from nearpeak.bounds.simplify.value_graph import Graph
+
+_MOST_FACTORS = 48
+"""Factors of a chain that are looked at; of longer ones, those nearest to the result."""
+
+
+def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tuple[list[int], int]]:
+    """Return the products of each chain, and multiply-adds that no order of forming them goes below.
+
+    Each way of forming a chain ends with a product of two parts and forms both of them; where a factor stands in both,
+    the smaller part may come with the larger.
+    """
+    users: dict[int, list[int]] = {number: [-1] for number in roots}
+    for number in live:
+        for source in set(graph[number].inputs):
+            users.setdefault(source, []).append(number)
+    least = []
+    inner: set[int] = set()
+    for number in reversed(live):
+        if contracts(graph[number]) and number not in inner:
+            term, members = _flattened(graph, number, users)
+            inner |= members
+            numbers = [operand for operand, _ in term.operands]
+            if len(members) > 1 and len(set(numbers)) < len(numbers):
+                word = _word(term)
+                if word is not None:
+                    least.append((sorted(members), word[2] * _least(*word[:2])))
+    return least
+
+
+def _flattened(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[Term, set[int]]:
+    """Return a product with those among its operands opened that nothing else uses, and all of these products."""
+    term, members, place = opened(graph, graph[number]), {number}, 0
+    while place < len(term.operands) < _MOST_FACTORS:
+        more: set[int] = set()
+        inner = opened_alone(graph, term.operands[place][0], users, more)
+        longer = None if inner is None else merged(graph, term, place, inner)
+        if longer is None:
+            place += 1
+        else:
+            term, place, members = longer, 0, members | more
+    return term, members
+
+
+def _word(term: Term) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """Return the factors of a chain in order, the extents before, between and behind them, and how many such chains.
+
+    None of terms that are no chain.
+    """
+    out = {label for axis in term.axes for label in axis if term.sizes[label] > 1}
+    moves = [{label for _, steps in index for label, _ in steps if term.sizes[label] > 1} for _, index in term.operands]
+    every = set.intersection(*moves) & out  # of a batch in which all factors take part, each member is a chain
+    links = {
+        label: [place for place, moved in enumerate(moves) if label in moved] for label in set().union(*moves) - out
+    }
+    if any(len(places) != 2 for places in links.values()):
+        return None
+    beside = [{other for label in moved - out for other in links[label]} - {place} for place, moved in enumerate(moves)]
+    ends = [place for place, others in enumerate(beside) if len(others) == 1]
+    if len(ends) != 2 or any(len(others) > 2 for others in beside):
+        return None
+    order = [min(ends)]
+    while len(order) < len(moves):
+        ahead = beside[order[-1]] - set(order)
+        if len(ahead) != 1:
+            return None
+        order += ahead
+    if any((moves[place] & out) - every for place in order[1:-1]):
+        return None
+
+    def extent(labels: set[int]) -> int:
+        return prod(term.sizes[label] for label in labels)
+
+    between = [extent((moves[left] & moves[right]) - out) for left, right in pairwise(order)]
+    outer = [extent((moves[place] & out) - every) for place in (order[0], order[-1])]
+    return tuple(term.operands[place][0] for place in order), (outer[0], *between, outer[1]), extent(every)
+
+
+@lru_cache(maxsize=256)
+def _least(factors: tuple[int, ...], sizes: tuple[int, ...]) -> int:
+    """Return multiply-adds that forming a chain of factors takes at least.
+
+    >>> _least((1, 1, 1, 1), (8, 8, 8, 8, 8))  # a square, and its square
+    1024
+    """
+    count = len(factors)
+    least = {(place, place + 1): 0 for place in range(count)}
+    for length in range(2, count + 1):
+        for first in range(count - length + 1):
+            last = first + length
+            ways = []
+            for middle in range(first + 1, last):
+                left, right = least[first, middle], least[middle, last]
+                shared = not set(factors[first:middle]).isdisjoint(factors[middle:last])
+                step = sizes[first] * sizes[middle] * sizes[last]
+                ways.append((max(left, right) if shared else left + right) + step)
+            least[first, last] = min(ways)
+    return least[0, count]

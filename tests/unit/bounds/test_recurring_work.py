@@ -1,0 +1,130 @@
+"""Work that recurs or is used in part: powers, products written twice, parts of layers, resized images."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from benchmarks import _algebra_pairs  # noqa: E402
+from benchmarks._equivalent_programs import KINDS  # noqa: E402
+from benchmarks.cheaper_programs import violations  # noqa: E402
+from tests.unit.bounds.evaluate import captured, close, results  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402, N812
+
+from nearpeak.bounds.simplify.resampled_images import _nearest  # noqa: E402
+from nearpeak.bounds.step.step_bound import least_work  # noqa: E402
+
+
+class Net(nn.Module):
+    def __init__(self, function, layer=None):
+        super().__init__()
+        self.function, self.layer = function, layer
+
+    def forward(self, *inputs):
+        return self.function(self.layer, *inputs) if self.layer else self.function(*inputs)
+
+
+def products(function, *shapes, layer=None):
+    work = least_work(captured(Net(function, layer), *(torch.empty(shape) for shape in shapes)))[1].simplified
+    return sum(n for kind, n in work.flop.items() if kind.startswith("matrix.")) // 2
+
+
+def power(x, a, count):
+    for _ in range(count):
+        x = x @ a
+    return x
+
+
+# name, function, shapes of inputs, products that are left
+CASES = (
+    ("fourth power", lambda a: a @ a @ a @ a, [(8, 8)], 2 * 8**3),
+    ("many rows by a power", lambda x, a: power(x, a, 8), [(1000, 8), (8, 8)], 3 * 8**3 + 1000 * 8**2),
+    ("one row by a power", lambda x, a: power(x, a, 3), [(1, 8), (8, 8)], 3 * 8**2),
+    ("steps of a power that are all kept", lambda x, a: (x @ a, x @ a @ a), [(1000, 8), (8, 8)], 2 * 1000 * 8**2),
+    ("different factors", lambda x, a, b: x @ a @ b, [(8, 8)] * 3, 2 * 8**3),
+    ("written twice, once transposed", lambda x, a: torch.relu(x @ a) + (a.T @ x.T).T.tanh(), [(6, 8), (8, 4)], 192),
+    ("written twice, once as a convolution",
+     lambda x, a: torch.relu(x @ a) + F.conv1d(x[..., None], a.T[..., None])[..., 0].tanh(), [(6, 8), (8, 4)], 192),
+    ("a part written again",
+     lambda x, a: torch.cat((torch.relu(x @ a), (x @ a[:, 1:3]).tanh()), 1), [(6, 8), (8, 4)], 192),
+    ("two different products", lambda x, a, b: torch.relu(x @ a) + (x @ b).tanh(), [(6, 8), (8, 4), (8, 4)], 384),
+    ("an inverse that multiplies", lambda a, b: torch.linalg.inv(a) @ b, [(9, 9), (9, 2)], 9 * 80 // 6 + 81 * 2 - 18),
+    ("layers of picked rows",
+     lambda e, i, a, b: torch.relu(e[i.long()[:, 0]] @ a) @ b, [(5, 8), (40, 1), (8, 6), (6, 4)], 5 * (48 + 24)),
+    ("picked elements, which data may make one",
+     lambda x, a, i: (x @ a).gather(1, i.long()), [(6, 8), (8, 40), (6, 1)], 8),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "shapes", "wanted"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+def test_products_that_recur_count_once(function, shapes, wanted):
+    assert products(function, *shapes) == wanted
+
+
+STEP = 4 * 16 * (8 + 16)
+LSTM, TWO, BOTH = nn.LSTM(8, 16), nn.LSTM(8, 16, 2), nn.LSTM(8, 16, bidirectional=True)
+# name, layer, what is used of it, products: 3 rows and 7 steps, of which the first has no state and no forget gate
+PARTS = (
+    ("all", LSTM, lambda m, x: m(x)[0], 3 * (7 * STEP - 16 * 64 - 16 * 8)),
+    ("first steps", LSTM, lambda m, x: m(x)[0][:2], 3 * (2 * 8 * 64 + 16 * 64)),
+    ("one row", LSTM, lambda m, x: m(x)[0][:, 1], 7 * 8 * 64 + 6 * 16 * 64),
+    ("last state alone", LSTM, lambda m, x: m(x)[1][0], 3 * (7 * STEP - 16 * 64 - 16 * 8)),
+    ("lower layer alone", TWO, lambda m, x: m(x)[1][0][0], 3 * (7 * 8 * 64 + 6 * 16 * 64)),
+    ("one direction", BOTH, lambda m, x: m(x)[0][..., :16], 3 * (7 * 8 * 64 + 6 * 16 * 64)),
+    ("last step of the way back", BOTH, lambda m, x: m(x)[0][-1, :, 16:], 3 * 3 * 16 * 8),
+    ("rows all alike", LSTM, lambda m, x: m(x[:, :1].expand(7, 3, 8))[0], 7 * 8 * 64 + 6 * 16 * 64),
+    ("no input and no bias", nn.LSTM(8, 16, bias=False), lambda m, x: m(x * 0)[0] + x[..., :1], 0),
+)
+
+
+@pytest.mark.parametrize(("layer", "function", "wanted"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])
+def test_parts_of_a_recurrent_layer_that_are_not_used_count_nothing(layer, function, wanted):
+    found = products(function, (7, 3, 8), layer=layer)
+    assert wanted - 3 * 16 * 8 * 2 <= found <= wanted
+
+
+def test_a_report_says_that_steps_are_not_used():
+    step = least_work(captured(Net(lambda layer, x: layer(x)[0][:2], LSTM), torch.empty(7, 3, 8)))[1]
+    assert "unused_steps" in {line.name for line in step.rewrites}
+
+
+RESIZES = (
+    ("by a fraction", {"size": 12}, (1, 2, 8, 8)), ("twice", {"scale_factor": 2.0}, (2, 2, 8, 8)),
+    ("linear", {"size": (16, 11), "mode": "bilinear"}, (1, 2, 8, 8)),
+    ("corners", {"size": (15, 11), "mode": "bilinear", "align_corners": True}, (2, 2, 8, 8)),
+    ("cubic", {"scale_factor": 2.5, "mode": "bicubic"}, (2, 2, 8, 8)),
+    ("smoothed", {"size": (5, 4), "mode": "bilinear", "antialias": True}, (2, 2, 8, 8)),
+    ("smaller", {"size": (4, 3), "mode": "nearest"}, (2, 2, 8, 8)),
+    ("a rounded scale", {"scale_factor": 41.0}, (1, 2, 2, 2)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "shape"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
+@pytest.mark.parametrize("taps", [1, 3])
+def test_convolutions_over_resized_images_are_formed_on_the_smaller_one(options, shape, taps):
+    torch.manual_seed(0)
+    layer = nn.Conv2d(2, 3, taps, padding=taps // 2, bias=False).double()
+    net, x = Net(lambda layer, x: layer(F.interpolate(x, **options)), layer), torch.randn(shape, dtype=torch.float64)
+    workload = captured(net, x)
+    work = least_work(workload)[1].simplified
+    found = sum(n for kind, n in work.flop.items() if kind.startswith("matrix.")) // 2
+    assert 0 < found <= 6 * taps**2 * x[:, 0].numel()
+    with torch.no_grad():
+        assert close(results(workload, net, [x], rewritten=True), [net(x)])
+
+
+@pytest.mark.parametrize("times", [3, 7, 40, 41, 47, 55, 61, 82])
+@pytest.mark.parametrize("name", ["nearest", "nearest-exact"])
+def test_the_nearest_source_is_that_of_pytorch_but_where_its_scale_rounds_down(times, name):
+    x = torch.arange(5, dtype=torch.float32)[None, None]
+    operator = "_upsample_nearest_exact1d" if "exact" in name else "upsample_nearest1d"
+    for scale in (0.0, float(times)):
+        made = F.interpolate(x, **({"scale_factor": scale} if scale else {"size": 5 * times}), mode=name)[0, 0].long()
+        before = torch.from_numpy(_nearest(5, 5 * times, (operator, scale, False))) - made
+        assert set(before.nonzero()[:, 0].tolist()) <= set(range(times, 5 * times, times))
+        assert set(before.tolist()) <= {0, 1}
+        assert sorted(set(made.tolist())) == list(range(5))
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.__module__ == _algebra_pairs.__name__])
+def test_no_bound_of_such_work_is_above_that_of_an_equivalent_program(name):
+    assert [found for seed in range(100, 104) for found in violations(seed, (name,))] == []
