@@ -178,19 +178,13 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8"
 """Other functions that take long, all their cases together; `list_slow.py` writes them."""
 
 
-LONG_FILES = Path(__file__).with_name("long_files.txt").read_text(encoding="utf-8").split()
-"""Files that take longest, in that order: they start first, so that no process ends long after the others."""
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(session, items):
-    """Mark what `make check` leaves to `make test`; start the longest files first, and fold long parametrisations."""
+    """Mark what `make check` leaves to `make test`, and fold long parametrisations."""
     for item in items:
         if item.path.stem in SLOW_FILES or item.nodeid.partition("[")[0] in SLOW:
             item.add_marker(pytest.mark.slow)
     result = yield  # now it is settled which cases run
-    ranks = {file: place for place, file in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
     if not session.config.getoption("unfolded"):
         items[:] = folded(items)
     return result

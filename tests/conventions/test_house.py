@@ -53,7 +53,7 @@ def test_light_core_needs_no_framework():
 def test_a_web_test_may_be_skipped_at_home_and_fails_in_continuous_integration(tmp_path, ci, code):
     web = tmp_path / "tests" / "web"
     web.mkdir(parents=True)
-    for name in ("conftest.py", "folding.py", "shared_captures.py", "slow.txt", "long_files.txt"):
+    for name in ("conftest.py", "folding.py", "shared_captures.py", "slow.txt"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     (web / "test_page.py").write_text("import pytest\ndef test_a_page(): pytest.skip('no browser')\n")
     (web / "test_other.py").write_text("import pytest\npytest.skip('no browser', allow_module_level=True)\n")
