@@ -112,6 +112,12 @@ def test_convolutions_over_resized_images_are_formed_on_the_smaller_one(options,
         assert close(results(workload, net, [x], rewritten=True), [net(x)])
 
 
+def test_large_images_are_resized_without_writing_down_their_pairs():
+    layer = nn.Conv2d(8, 8, 3, padding=1)
+    left = products(lambda layer, x: layer(F.interpolate(x, size=(700, 600))), (1, 8, 300, 400), layer=layer)
+    assert left == 64 * (3 * 300 - 2) * (3 * 400 - 2)
+
+
 @pytest.mark.parametrize("times", [3, 7, 40, 41, 47, 55, 61, 82])
 @pytest.mark.parametrize("name", ["nearest", "nearest-exact"])
 def test_the_nearest_source_is_that_of_pytorch_but_where_its_scale_rounds_down(times, name):

@@ -63,7 +63,12 @@ def picked_dimensions(graph: Graph, number: int) -> tuple[int, ...]:
 
 def adds_up(graph: Graph, number: int) -> bool:
     """Say whether products with a node take no multiplication of unknown numbers: it picks, or weights are known."""
-    return bool(picked_dimensions(graph, number)) or (source_of(graph, number), "weights") in graph.facts
+    return bool(picked_dimensions(graph, number)) or is_weights(graph, number)
+
+
+def is_weights(graph: Graph, number: int) -> bool:
+    """Say whether a node is a matrix of weights that resizes an image, or a view of one."""
+    return (source_of(graph, number), "weights") in graph.facts
 
 
 def says_more(graph: Graph, number: int) -> bool:

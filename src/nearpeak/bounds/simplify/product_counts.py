@@ -11,10 +11,11 @@ from nearpeak.bounds.simplify.distinct_rows import distinct_share
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention
 from nearpeak.bounds.simplify.live_products import live_products
-from nearpeak.bounds.simplify.operand_facts import source_of
+from nearpeak.bounds.simplify.operand_facts import is_weights
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.product_sums import contracts
 from nearpeak.bounds.simplify.repeated_chains import chains
+from nearpeak.bounds.simplify.resampled_products import resampled_products
 from nearpeak.bounds.simplify.rewrite_search import Saving
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
 from nearpeak.bounds.simplify.triangular_zeros import product_triangle_shares
@@ -64,11 +65,12 @@ def product_costs(
             extent = node.shape[pair[0]]
             products, sums = (amount * (extent + 1) // (2 * extent) for amount in (products, sums))
             name = "symmetric_product"
-        if known is not None:
+        if any(is_weights(graph, operand) for operand in node.inputs):
+            products = resampled_products(graph, node, products)
+        elif known is not None:
             least = live_products(graph, number, known, patterns, pair)
             sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
             spread = any(source.kind == "spread" for source in sources)  # zeros that element sets do not tell
-            spread &= not any((source_of(graph, operand), "weights") in graph.facts for operand in node.inputs)
             if least is not None and (least < products or not spread):
                 products, name = least, name if name == "known_zeros" else "masked_product"
         if number in shares:
