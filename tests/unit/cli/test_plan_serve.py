@@ -115,6 +115,14 @@ def test_the_farm_serves_a_load():
         KINDS["serve"].check({"model": "llama-3.2-1b", "on": "1xh100_sxm"})
 
 
+def test_a_wrong_device_is_named_before_its_price(tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[h100_sxm]\nusd_per_hour = 2.5\nsource = "list"\ndate = "2026-01-05"\n', "utf-8")
+    words = ("plan", "serve", "llama-3.2-1b", "--on", "h100_sxmm", "--rate", "2/s", "--price", str(prices))
+    done = CliRunner().invoke(application(), words)
+    assert "did you mean h100_sxm" in str(done.exception)
+
+
 def test_two_loads_contradict_each_other():
     done = CliRunner().invoke(application(), [*SERVE, "--rate", "2/s", "--concurrency", "4"])
     assert str(done.exception) == "--rate and --concurrency: each states a load; give one"

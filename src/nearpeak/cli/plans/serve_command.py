@@ -191,9 +191,10 @@ def _fleets_of(
         several = re.fullmatch(r"(\d+(?:,\d+)+)x(.+)", words)
         for each in [f"{count}x{several[2]}" for count in several[1].split(",")] if several else [words]:
             count, target = counted_devices(each)
+            device = target_of(target)  # before its price, of which a wrong name has none
             usd, source = prices(target)
             fleets.append(Fleet(
-                target=target_of(target), device_count=count or 1, layouts=(base,) if parallel else (), base=base,
+                target=device, device_count=count or 1, layouts=(base,) if parallel else (), base=base,
                 pools=pools, fabric=fabric, usd_per_device_hour=usd, price_source=source,
                 ownership=ownership_of(owned) if owned else None,
             ))  # fmt: skip
