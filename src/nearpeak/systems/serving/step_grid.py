@@ -156,25 +156,3 @@ def _checked(source: TimeSource) -> TimeSource:
         return time
 
     return ask
-
-
-def grid_errors(
-    table: StepGrid, source: TimeSource, *, step_token_count: int, sequence_count: int, context_token_count: int,
-    seed: int, count: int = 200,
-) -> np.ndarray:  # fmt: skip
-    """Return the relative errors of a table at random steps: decodes alone, prompts alone, and both."""
-    generator = np.random.default_rng(seed)
-
-    def drawn(last: int) -> int:
-        return int(np.exp(generator.uniform(0, np.log(max(last, 2)))))
-
-    errors = np.empty(count)
-    for index in range(count):
-        decodes, prompt = drawn(sequence_count), drawn(step_token_count)
-        cache, prefix = drawn(context_token_count), drawn(context_token_count)
-        batch = StepBatch.of_decode(decodes, kv_count=decodes * cache) if index % 3 != 1 else StepBatch()
-        if index % 3:
-            chunk = StepBatch.of_prompt(prompt, prefix_count=prefix)
-            batch = batch._replace(prompt_tokens=prompt, prompt_pairs=chunk.prompt_pairs, prompt_sequences=1)
-        errors[index] = table(batch) / source(batch) - 1
-    return errors

@@ -18,7 +18,7 @@ from nearpeak.systems.serving.log_comparison import logged_latencies
 from nearpeak.systems.serving.request_columns import Requests
 from nearpeak.systems.serving.run_timeline import step_spans, timeline
 from nearpeak.systems.serving.serving_run import serve
-from nearpeak.systems.serving.step_grid import grid_errors, linear_grid, tabulate
+from nearpeak.systems.serving.step_grid import linear_grid, tabulate
 
 from .random_runs import GRID
 
@@ -132,6 +132,25 @@ def test_a_closed_loop_of_two_pools_keeps_its_number_in_flight():
     outcome = serve_disaggregated(load, pool, pool, CacheLink(kv_token_bytes=1e5, bandwidth_bytes_per_s=1e10))
     ends = np.sort(outcome.requests.last_s)
     assert outcome.requests.requests.arrival_s[4:].tolist() == ends[:36].tolist()
+
+
+def grid_errors(table, source, *, step_token_count, sequence_count, context_token_count, seed, count=200):
+    """The relative errors of a table at random steps: decodes alone, prompts alone, and both."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(last):
+        return int(np.exp(generator.uniform(0, np.log(max(last, 2)))))
+
+    errors = np.empty(count)
+    for index in range(count):
+        decodes, prompt = drawn(sequence_count), drawn(step_token_count)
+        cache, prefix = drawn(context_token_count), drawn(context_token_count)
+        batch = StepBatch.of_decode(decodes, kv_count=decodes * cache) if index % 3 != 1 else StepBatch()
+        if index % 3:
+            chunk = StepBatch.of_prompt(prompt, prefix_count=prefix)
+            batch = batch._replace(prompt_tokens=prompt, prompt_pairs=chunk.prompt_pairs, prompt_sequences=1)
+        errors[index] = table(batch) / source(batch) - 1
+    return errors
 
 
 def test_a_grid_meets_its_source_between_the_knots():
