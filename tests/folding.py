@@ -1,7 +1,7 @@
 """Folding of long parametrisations: a test of many cases without fixtures runs as one item that names what failed."""
 
-import itertools
 import traceback
+from collections import defaultdict
 
 import pytest
 from _pytest.python import get_direct_param_fixture_func
@@ -61,14 +61,17 @@ class FoldedTest(pytest.Item):
 
 def folded(items):
     """Return the items; those of one test stand as one where they are many, take no fixture and carry equal marks."""
-    kept = []
-    for function, group in itertools.groupby(items, key=_folding_key):
-        cases = list(group)
-        if function is None or len(cases) < LEAST_CASES:
-            kept += cases
-        else:
-            name = cases[0].originalname
-            kept.append(FoldedTest.from_parent(cases[0].parent, name=name, cases=cases))
+    groups, kept = defaultdict(list), []
+    for item in items:
+        groups[_folding_key(item)].append(item)
+    for item in items:
+        key = _folding_key(item)
+        cases = groups[key]
+        if key is None or len(cases) < LEAST_CASES:
+            kept.append(item)
+        elif item is cases[0]:
+            name = item.originalname + ("[long]" if "long" in key[-1] else "")
+            kept.append(FoldedTest.from_parent(item.parent, name=name, cases=cases))
     return kept
 
 

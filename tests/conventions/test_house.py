@@ -62,6 +62,23 @@ def test_a_web_test_may_be_skipped_at_home_and_fails_in_continuous_integration(t
     assert done.returncode in ((1, 2) if code else (0,)), done.stdout.decode()
 
 
+def test_cases_run_as_one_test_all_of_them_and_those_that_fail_are_named(tmp_path):
+    for name in ("conftest.py", "folding.py", "shared_captures.py", "slow.txt"):
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+    (tmp_path / "tests" / "test_numbers.py").write_text(
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('n', [*range(9), pytest.param(9, marks=pytest.mark.xfail), *range(10, 20)])\n"
+        "def test_few(n):\n    assert n not in (3, 9, 12), 'one of three'\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "tests"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert "2 of 19 cases failed" in said
+    assert "--- [3]" in said
+    assert "--- [12]" in said
+    assert "1 failed, 1 xfailed" in said
+
+
 def test_every_benchmark_declares_the_figures_that_it_measures():
     for name in run.benchmark_names():
         source = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
