@@ -32,6 +32,15 @@ def test_answer_is_complete_and_its_parts_add_up():
     assert answer.notes[0].startswith("Host times are those of stack megatron-lm")
 
 
+def test_two_plans_of_one_installation_share_what_an_unconfirmed_stack_may_be_off():
+    stack, plan = stack_of("megatron-bridge"), replace(PLAN, sequence=8192, micro_batch=4)  # kernels decide
+    known, unknown = (
+        training_time(SHAPE, plan, NODE, replace(stack, is_confirmed=is_confirmed)) for is_confirmed in (True, False)
+    )
+    assert unknown.high_s - unknown.low_s > 1.5 * (known.high_s - known.low_s)
+    assert unknown.resolved_ratio == known.resolved_ratio == (known.high_s - known.low_s) / (2 * known.step_s)
+
+
 def test_model_flop_is_that_of_the_parameters_and_attention():
     answer = training_time(SHAPE, replace(PLAN, recompute="full"), NODE)
     layer = 4 * 1024**2 + 3 * 1024 * 4096

@@ -188,7 +188,7 @@ def fast_count(cluster: Cluster) -> int:
 
 def resolution(answer: TrainingAnswer) -> float:
     """Return the change of a step that two plans on the same devices can be told apart by."""
-    return SHARED_ERROR_RATIO * (answer.high_s - answer.low_s) / (2 * answer.step_s)
+    return SHARED_ERROR_RATIO * answer.resolved_ratio
 
 
 def _searched(

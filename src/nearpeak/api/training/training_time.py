@@ -291,14 +291,19 @@ def step_answer(
 
     target = target_of(cluster.target)
     fixed_s = plan.micro_batch_count * stack.micro_batch_s + stack.step_s
-    low_s, high_s = step_interval(
-        step.device, fixed_s, step.step_s, stack.uncertainty_ratio, is_confirmed=stack.is_confirmed
-    )
+    ends = {
+        is_confirmed: step_interval(
+            step.device, fixed_s, step.step_s, stack.uncertainty_ratio, is_confirmed=is_confirmed
+        )
+        for is_confirmed in {True, stack.is_confirmed}
+    }
+    low_s, high_s = ends[stack.is_confirmed]
     peak = target.peaks.get(PEAK_UNITS[plan.precision])
     provenance = _provenance(target, cluster, stack)
     return TrainingAnswer(
-        step_s=step.step_s, low_s=low_s, high_s=high_s, token_count=plan.global_batch * plan.sequence,
-        device_count=cluster.device_count, model_flop=step.model_flop,
+        step_s=step.step_s, low_s=low_s, high_s=high_s,
+        resolved_ratio=(ends[True][1] - ends[True][0]) / (2 * step.step_s),
+        token_count=plan.global_batch * plan.sequence, device_count=cluster.device_count, model_flop=step.model_flop,
         peak_flop_per_s=peak.flop_per_s if peak else 0.0,
         parts=tuple(StepPart(name, step.parts_s[name], provenance[name]) for name in PART_NAMES), stages=step.stages,
         spans=step.spans, trust=_trust(step), stack=stack.name, notes=notes,

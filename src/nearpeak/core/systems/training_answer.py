@@ -51,6 +51,9 @@ class TrainingAnswer:
     """Low end of the 90 % interval."""
     high_s: float
     """High end of the 90 % interval."""
+    resolved_ratio: float
+    """Half-width of the interval over the step, without what a stack that nothing confirms adds: other plans of the
+    same installation share that."""
     token_count: int
     """Tokens of a step over all replicas."""
     device_count: int
