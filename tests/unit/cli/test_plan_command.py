@@ -166,6 +166,16 @@ def test_a_load_that_is_none_is_refused(model, load, message, tmp_path, monkeypa
     assert message in str(done.exception)
 
 
+def test_devices_without_units_for_bf16_train_in_fp16_unless_stated():
+    words = ("plan", "train", "llama-3.2-1b", "--on", "8xv100_sxm", "--sequence", "512", "--global-batch", "16",
+             "--parallel", "tp=2,zero=1", "--json")  # fmt: skip
+    usual, stated = (
+        json.loads(CliRunner().invoke(application(), [*words, *more]).stdout) for more in ((), ("--precision", "bf16"))
+    )
+    assert (usual["plan"]["precision"], stated["plan"]["precision"]) == ("fp16", "bf16")
+    assert usual["time"]["step_s"] < stated["time"]["step_s"]
+
+
 def test_a_cluster_of_several_nodes_needs_a_network():
     done = CliRunner().invoke(application(), ["plan", "train", "llama-3.2-1b", "--on", "16xh100_sxm"])
     assert isinstance(done.exception, SpecError)

@@ -94,6 +94,19 @@ def plan_training(
     )  # fmt: skip
 
 
+def usual_precision(cluster: Cluster) -> str:
+    """Return the format of a language model's training unless one is stated: that of the device's matrix units.
+
+    >>> from nearpeak.targets.clusters import cluster_of
+    >>> usual_precision(cluster_of("8xa100_sxm_80gb")), usual_precision(cluster_of("8xv100_sxm"))
+    ('bf16', 'fp16')
+    """
+    from nearpeak.targets import target_of
+
+    peaks = target_of(cluster.target).peaks
+    return "fp16" if "tensor.fp16" in peaks and "tensor.bf16" not in peaks else "bf16"
+
+
 def stated_plan(
     words: str, cluster: Cluster, *, stack: str, sequence: int, global_batch: int = 0, tokens_per_step: float = 0.0,
     precision: str = "bf16", expert_load: str = "balanced",

@@ -43,7 +43,8 @@ _GLOBAL_BATCH = typer.Option(
     "models: --batch on each device, whatever the plan."
 )  # fmt: skip
 _PRECISION = typer.Option(
-    "", "--precision", help="bf16, fp16, tf32, fp8-current, fp8-delayed, …; bf16, captured models as captured."
+    "", "--precision", help="bf16, fp16, tf32, fp8-current, fp8-delayed, …; bf16 (fp16 on devices without units for "
+    "it), captured models as captured."
 )  # fmt: skip
 _EXPERT_LOAD = typer.Option(
     "balanced", "--expert-load", help="Routing of a mixture of experts: balanced, uniform (tokens draw at random), "
@@ -119,7 +120,7 @@ def _of_shape(
     model: str, cluster: "Cluster", words: str, tokens_per_step: str, settings: dict[str, Any]
 ) -> "PlannedTraining":
     """Return the plan of a language model, whose layers follow from its extents."""
-    from nearpeak.api.training.job_plan import plan_training, stated_plan
+    from nearpeak.api.training.job_plan import plan_training, stated_plan, usual_precision
     from nearpeak.core.systems.plan_words import batch_of, check_batch
     from nearpeak.frontends.huggingface.transformer_models import shape_of
 
@@ -127,7 +128,7 @@ def _of_shape(
         shape_of(model)  # a name that nobody knows is the nearer cause
         raise SpecError(f"{model}: --batch is for captured models; a language model takes --global-batch")
     sequence, global_batch = settings["sequence"] or _SEQUENCE_LENGTH, settings["global_batch"]
-    precision, stack = settings["precision"] or "bf16", settings["stack"] or "megatron-lm"
+    precision, stack = settings["precision"] or usual_precision(cluster), settings["stack"] or "megatron-lm"
     check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
     plan, load = None, _load_of(model, settings["expert_load"])
     if words:

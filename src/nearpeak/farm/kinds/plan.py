@@ -18,7 +18,7 @@ def _check(payload: Payload) -> None:
 
 def _run(payload: Payload) -> Mapping[str, Any]:
     from nearpeak.api.training.captured_plan import is_captured, plan_captured
-    from nearpeak.api.training.job_plan import plan_training, stated_plan
+    from nearpeak.api.training.job_plan import plan_training, stated_plan, usual_precision
     from nearpeak.targets.clusters import cluster_of
 
     model, words = payload["model"], payload.get("parallel") or ""
@@ -31,8 +31,9 @@ def _run(payload: Payload) -> Mapping[str, Any]:
             precision=precision, stack=stack,
         ).record()  # fmt: skip
     stated: dict[str, Any] = {
-        "stack": stack or "megatron-lm", "sequence": sequence or 4096, "precision": precision or "bf16",
-        "global_batch": batch or 8 * cluster.device_count, "expert_load": payload.get("expert_load") or "balanced",
+        "stack": stack or "megatron-lm", "sequence": sequence or 4096,
+        "precision": precision or usual_precision(cluster), "global_batch": batch or 8 * cluster.device_count,
+        "expert_load": payload.get("expert_load") or "balanced",
     }  # fmt: skip
     plan = stated_plan(words, cluster, **stated) if words else None
     return plan_training(model, cluster, plan, **stated, with_edits=plan is None).record()
