@@ -103,9 +103,13 @@ def _verdict(planned: PlannedTraining) -> str:
     return "; ".join(words) + f". Largest loss: {largest.name}, {share} of the step: {_ADVICE[largest.name]}."
 
 
-def _words(edit: PlanEdit) -> str:
-    """Return a change in the words of --parallel where a field has another name there."""
-    text = edit.change.replace("False → True", "on").replace("True → False", "off")
+def _words(change: str) -> str:
+    """Return a change in the words of --parallel where a field has another name there.
+
+    >>> _words("micro_batch 1 → 2, sequence_parallel False → True")
+    'micro 1 → 2, sp on'
+    """
+    text = change.replace("False → True", "on").replace("True → False", "off")
     for field, word in (("chunk_count", "chunks"), ("micro_batch", "micro"), ("sequence_parallel", "sp")):
         text = text.replace(field, word)
     return text
@@ -119,7 +123,7 @@ def _fit(memory: RankMemory, nearest_change: str = "") -> str:
     whole = show(float(f"{memory.device_bytes:.3g}"), "B")
     if memory.fits:
         return f"fits (peak {peak} of {whole}: {place})"
-    near = f"nearest plan that fits: {nearest_change}" if nearest_change else "no plan on these devices fits"
+    near = f"nearest plan that fits: {_words(nearest_change)}" if nearest_change else "no plan on these devices fits"
     excess = show(float(f"{-memory.free_bytes:.3g}"), "B")
     return f"does not fit: {excess} too much ({peak} of {whole}: {place}); {near}"
 
@@ -162,7 +166,7 @@ def _changes(planned: PlannedTraining) -> Iterator[Block]:
     if not edits:
         yield Text(f"None of {len(planned.edits)} single changes is faster and fits.")
         return
-    rows = [(_words(edit), edit.step_s, _gain(edit), _room(edit.memory.free_bytes)) for edit in edits]
+    rows = [(_words(edit.change), edit.step_s, _gain(edit), _room(edit.memory.free_bytes)) for edit in edits]
     yield Table(columns=columns("~change", "#step_s|step", "#saved", "~memory"), rows=rows, name="changes",
                 caption="What to change")  # fmt: skip
 
