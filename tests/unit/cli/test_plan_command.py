@@ -89,6 +89,7 @@ def test_two_plans_are_compared_part_by_part(given, tmp_path):
     assert done.exit_code == 0, done.output
     assert "before" in done.stdout
     assert "exposed tp" in done.stdout
+    assert "e-0" not in done.stdout, "rounding of sums is no change"
     before.write_text("[]", "utf-8")
     refused = CliRunner().invoke(application(), [*PLAN, *words])
     assert isinstance(refused.exception, SpecError)

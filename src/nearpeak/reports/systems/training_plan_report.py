@@ -31,6 +31,8 @@ _ADVICE = {
     "straggler": "equal hosts; the wait grows with the number of hosts",
 }
 """What lowers a part, in words."""
+_ROUNDING_RATIO = 1e-9
+"""Share of a step below which a difference of two sums is rounding."""
 _LEAST_GAIN = 5e-4
 """Share of the step that a change must save to be shown: what prints as 0.0 % is no advice."""
 
@@ -147,7 +149,7 @@ def _waterfall(planned: PlannedTraining) -> Table:
     """Return the parts of the step, which add up to it."""
     step_s, total_s, rows = planned.time.step_s, 0.0, []
     for part in planned.time.parts:
-        if abs(part.time_s) > 1e-9 * step_s:  # rounding of parts that are not there
+        if abs(part.time_s) > _ROUNDING_RATIO * step_s:  # of parts that are not there
             total_s += part.time_s
             rows.append((part.name, part.time_s, part.time_s / step_s, part.time_s / step_s, total_s, part.ground))
     heads = columns(
@@ -372,8 +374,11 @@ def difference_of(planned: PlannedTraining, before: str, name: str) -> Document:
     rows = []
     for part in time.parts:
         was = parts.get(part.name, 0.0)
+        change_s = part.time_s - was
+        if abs(change_s) < _ROUNDING_RATIO * old_s:
+            change_s = 0.0
         if was or part.time_s:
-            rows.append((part.name, was, part.time_s, _signed(part.time_s - was), (part.time_s - was) / old_s))
+            rows.append((part.name, was, part.time_s, _signed(change_s), change_s / old_s))
     rows.append(("step", old_s, time.step_s, _signed(time.step_s - old_s), (time.step_s - old_s) / old_s))
     heads = columns("part", "#before_s|before", "#now_s|now", "#change", "#of_step_ratio|of the step before")
     more = time.step_s / old_s - 1
