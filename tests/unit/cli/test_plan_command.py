@@ -103,6 +103,9 @@ def test_goodput_lowers_no_step_and_raises_the_cost():
     assert with_failures["usd_per_million_tokens"] > plain["usd_per_million_tokens"]
     shares = with_failures["goodput"]["shares"]
     assert sum(share["mean"] for share in shares.values()) == pytest.approx(1)
+    spot = answer_of("--parallel", "zero=1", "--price", "2", "--goodput",
+                     "checkpoint=60s,restart=10min,mtbf=3.1h,spot=35%,bid=500%,sigma=10%,reversion=1d")  # fmt: skip
+    assert spot["usd_per_million_tokens"] == pytest.approx(0.35 * with_failures["usd_per_million_tokens"], rel=0.05)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-h2", "dualpipe", "dualpipev"])

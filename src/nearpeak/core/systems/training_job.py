@@ -70,8 +70,8 @@ class PlannedTraining:
         """Return the cost of a million tokens at another speed; none without a price."""
         if self.usd_per_device_hour is None:
             return None
-        useful = self.goodput.goodput_ratio if self.goodput else 1.0
-        return self.device_count * self.usd_per_device_hour / (3600 * tokens_per_s * useful) * 1e6
+        paid_ratio = self.goodput.cost_ratio if self.goodput else 1.0  # of an hour of progress, spot prices included
+        return paid_ratio * self.device_count * self.usd_per_device_hour / (3600 * tokens_per_s) * 1e6
 
     def record(self) -> dict[str, Any]:
         """Return the answer as plain data, with what follows from its fields."""

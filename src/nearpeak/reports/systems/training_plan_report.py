@@ -266,7 +266,7 @@ def _goodput(planned: PlannedTraining) -> Iterator[Block]:
     yield Text(
         f"A checkpoint every {_long(report.interval_s)} (best by Daly: {_long(report.daly_interval_s)}); one "
         f"failure in {_long(report.failure_interval_s)}: {report.failure_source}; {report.run_count:,} simulated "
-        f"runs, seed {report.seed}",
+        f"runs, seed {report.seed}. An hour of progress costs {whole_percent(report.cost_ratio)} of an hour on demand.",
         "muted",
     )
 
