@@ -164,6 +164,7 @@ def test_planted_faults_leave_the_golden_table():
         (lambda: goodput_of(SAVE, 600), "either device_count"),
         (lambda: goodput_of(SAVE, 600, device_count=8, failures=OFTEN), "either device_count"),
         (lambda: goodput_of(SAVE, 600, failures=FailureModel(failure_interval_s=1)), "give a horizon of at most"),
+        (lambda: goodput_of(SAVE, 600, failures=FailureModel(failure_interval_s=2), horizon_s=60), "no run of 60 s"),
         (lambda: goodput_of(SAVE, -1, device_count=8), "restart_s must be at least 0"),
         (lambda: CheckpointCost(blocking_s=0), "must be above 0"),
         (lambda: FailureModel(failure_interval_s=1, hardware_ratio=2), "shares from 0 to 1"),

@@ -39,7 +39,7 @@ def goodput_of(
         interval_s: work between two checkpoints; the best for the complete formula unless stated.
 
     Raises:
-        SpecError: neither or both of `device_count` and `failures`, or values that cannot be.
+        SpecError: neither or both of `device_count` and `failures`, values that cannot be, or no progress.
 
     >>> report = goodput_of(CheckpointCost(blocking_s=60), 600, failures=FailureModel(failure_interval_s=11160),
     ...                     interval_s=1157, run_count=200)
@@ -57,6 +57,11 @@ def goodput_of(
         horizon_s=horizon_s, run_count=run_count, seed=seed,
     )  # fmt: skip
     productive_h = result.seconds["productive"].sum() / 3600
+    if not productive_h:
+        raise SpecError(
+            f"goodput: no run of {horizon_s:g} s makes progress with a failure in {failure_s:g} s, restarts of "
+            f"{restart_s:g} s and a checkpoint every {work_s:g} s; rarer failures or faster restarts would"
+        )
     return GoodputReport(
         interval_s=work_s, failure_interval_s=failure_s, failure_source=model.source,
         shares={share: _range(result.seconds[share] / horizon_s) for share in SHARES},
@@ -64,7 +69,7 @@ def goodput_of(
         young_interval_s=young_interval_s(cost_s, failure_s), daly_interval_s=daly_interval_s(cost_s, failure_s),
         first_order_ratio=first_order_ratio(work_s, cost_s, restart_s, failure_s),
         complete_ratio=complete_ratio(work_s, cost_s, restart_s, failure_s),
-        cost_ratio=float(result.paid_hours.sum() / productive_h) if productive_h > 0 else float("inf"),
+        cost_ratio=float(result.paid_hours.sum() / productive_h),
         run_count=run_count, horizon_s=horizon_s, seed=seed,
     )  # fmt: skip
 
