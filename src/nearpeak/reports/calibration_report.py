@@ -170,12 +170,16 @@ def stack_document(fit: StackFit) -> Document:
         ("launched kernel", stack.launch_s, "host time"),
         ("micro-batch", stack.micro_batch_s, f"host time ({fixed})"),
     ]
+    doubt = "" if stack.is_confirmed else (
+        ". No host times meet these steps, so that the stack is not confirmed and intervals stay wide: is the plan the "
+        "one that ran?"
+    )  # fmt: skip
     return Document(
         title=stack.title,
         blocks=[
             Table(columns=columns("per|", "#time_s|", "~kind|"), rows=rows),
             f"{counted(fit.row_count, 'measured step')}: mean error {fit.before_ratio:.1%} before, "
-            f"{fit.after_ratio:.1%} after (median {fit.median_ratio:.1%})",
+            f"{fit.after_ratio:.1%} after (median {fit.median_ratio:.1%}){doubt}",
         ],
     )
 

@@ -18,6 +18,9 @@ _LAUNCH_RATIOS = (1.25, 1.1, 1.03)
 _MOST_LAUNCH_S, _LEAST_LAUNCH_S = 200e-6, 1e-6
 _MICRO_BATCH_STEPS_S = (1e-3, 0.25e-3, 0.1e-3)
 _MOST_MICRO_BATCH_S = 0.1
+CONFIRMED_RATIO = 0.12
+"""Mean error up to which measured steps confirm a stack: what the interval of a confirmed one holds of other
+installations, 1.645 times INSTALLATION_SPREAD."""
 
 
 def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, source: str) -> StackFit:
@@ -64,7 +67,8 @@ def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, 
                 break
     errors = [abs(step_s / time_s - 1) for step_s, time_s in zip(step_times(fitted), measured_s, strict=True)]
     return StackFit(
-        stack=replace(fitted, is_confirmed=True, source=source), row_count=len(measured_s), before_ratio=before,
+        stack=replace(fitted, is_confirmed=best <= CONFIRMED_RATIO, source=source),
+        row_count=len(measured_s), before_ratio=before,
         after_ratio=best, median_ratio=median(errors), fits_micro_batch=fits_micro_batch,
     )  # fmt: skip
 

@@ -56,6 +56,12 @@ def test_one_measurement_fits_the_launch_alone():
     assert fit.stack.launch_s == pytest.approx(33e-6, rel=0.06)
 
 
+def test_steps_that_no_host_times_meet_confirm_no_stack():
+    for step_s, is_confirmed in ((0.033, True), (10.0, False)):  # a call never takes the host a second
+        fit = fit_stack(stack(launch_s=10e-6), [step_s], lambda candidate: [1000 * candidate.launch_s], "one run")
+        assert fit.stack.is_confirmed == is_confirmed
+
+
 def test_no_measurement_is_refused():
     with pytest.raises(SpecError, match="at least one measured step time"):
         fit_stack(stack(), [], _steps, "nothing")
