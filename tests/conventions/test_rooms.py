@@ -132,5 +132,21 @@ def test_no_underscore_module_is_imported_from_outside_its_folder():
     assert faults == []
 
 
+def test_no_name_of_a_package_hides_one_of_its_modules():
+    """`import nearpeak.prediction.calibration as c` gives the package: no function of that name stands in its place."""
+    faults = []
+    for file in modules():
+        if file.stem == "__init__":
+            children = {child.stem for child in file.parent.iterdir() if child.suffix == ".py" or child.is_dir()}
+            for node in parsed(file.read_text(encoding="utf-8")).body:
+                bound = {getattr(node, "name", "")} | {
+                    alias.asname or alias.name
+                    for alias in (node.names if isinstance(node, ast.ImportFrom) else [])
+                    if not _is_module(f"{node.module}.{alias.name}")
+                }
+                faults += [f"{place(file)}: {name}" for name in bound & children]
+    assert faults == []
+
+
 def _is_module(dotted: str) -> bool:
     return PACKAGE.parent.joinpath(*dotted.split(".")).with_suffix(".py").is_file()
