@@ -83,6 +83,9 @@ def training_time(
     shape = shape_of(model) if isinstance(model, str) else model
     used = stack_of(stack) if isinstance(stack, str) else stack
     _, step, clock = clocked_step(shape, plan, cluster, used, has_spans=has_spans, is_sustained=is_sustained)
+    if plan.expert_load != "balanced":  # the busiest rank runs more of the model than its share
+        even = replace(plan, expert_load="balanced")
+        step = replace(step, model_flop=clocked_step(shape, even, cluster, used, is_sustained=False)[1].model_flop)
     target = target_of(cluster.target)
     notes = (host_note(used), *clock_notes(clock), *_notes(shape, plan, target, used))
     return step_answer(step, plan, cluster, used, notes)
