@@ -17,7 +17,7 @@ def measure() -> Iterator[Figure]:
     """Yield how many of the cases that are marked `long` pass."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        words = ["-m", "long and not device", "-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
+        words = ["-m", "long and not device", "-n", str(os.cpu_count() or 1), "--dist", "worksteal", "--unfolded"]
         command = [sys.executable, "-m", "pytest", *words, f"--junitxml={report}", "tests"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
         if not report.is_file():
