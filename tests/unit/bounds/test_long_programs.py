@@ -1,5 +1,6 @@
 """Programs of thousands of calls are analysed; what storages hold is found again whatever was written since."""
 
+import dataclasses
 import random
 
 import pytest
@@ -9,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 import nearpeak  # noqa: E402
 from nearpeak.bounds.simplify.patch_chain import PatchChain, extent_of  # noqa: E402
+from nearpeak.bounds.step.step_bound import least_work  # noqa: E402
 from nearpeak.core.work.tensor import Layout  # noqa: E402
 
 COUNT = 1500
@@ -61,3 +63,16 @@ def test_only_writes_that_share_no_element_are_passed_over(seed):
         found, _ = chain.behind(len(parts), flat, wanted)
         assert all(not elements(part) & elements(wanted) for part in parts[found:])
         assert found == 0 or not extent_of(parts[found - 1]).apart(extent_of(wanted))
+
+
+@pytest.mark.parametrize("name", ["cumsum", "minimum", "argmax", "amax", "softmax", "clamp"])
+def test_no_rewrite_takes_a_call_of_which_only_the_storages_are_known_for_the_operator(name):
+    """One element of unknown contents was taken for the operand of a reduction."""
+    step = {
+        "cumsum": lambda x: x.cumsum(0), "minimum": lambda x: torch.minimum(x, x[:1]), "argmax": lambda x: x.argmax(1),
+        "amax": lambda x: x.amax(1), "softmax": lambda x: x.softmax(1), "clamp": lambda x: x.clamp(0, 1),
+    }[name]  # fmt: skip
+    workload = nearpeak.capture(step, inputs=(torch.empty(5, 7),))
+    calls = tuple(dataclasses.replace(call, form=None) for call in workload.calls)
+    work = least_work(dataclasses.replace(workload, calls=calls))[1].simplified
+    assert work.read_bytes == 5 * 7 * 4

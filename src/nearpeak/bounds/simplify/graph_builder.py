@@ -187,12 +187,15 @@ def _unstated(reader: Reader, call: Call, index: int) -> None:
     if not call.writes:
         reader.effects += inputs
         return
-    _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), OperatorCall(call.operator, (), -1, index))
+    _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), index)
 
 
-def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: OperatorCall) -> None:
-    """Record that storages hold unknown functions of the inputs and of their earlier contents."""
-    graph = reader.graph
+def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], index: int) -> None:
+    """Record that storages hold unknown functions of the inputs and of their earlier contents.
+
+    The operator of the call has no name here: no rewrite for it holds for storages.
+    """
+    graph, options = reader.graph, OperatorCall("nearpeak.unknown.default", (), -1, index)
     before = [reader.contents[buffer][0] for buffer in sorted(buffers) if buffer in reader.contents]
     whole = graph.add("call", (*inputs, *before), (), "uint8", options)
     for place, buffer in enumerate(sorted(buffers)):
@@ -229,7 +232,7 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
         if buffer in written or buffer not in operands:
             reader.write(buffer, node, layout)
     if hidden := written.difference(targets):
-        _fill(reader, hidden, inputs, OperatorCall(call.operator, form.arguments, -1, index))
+        _fill(reader, hidden, inputs, index)
 
 
 def _results(
