@@ -7,9 +7,10 @@ from benchmarks._trace_files import WRITERS, planned
 from typer.testing import CliRunner
 
 from nearpeak.cli import application
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
+from nearpeak.traces.reading.byte_stream import blocks
 
 PLACES = [*(place / 23 for place in range(1, 23)), 0.98, 0.995]
 
@@ -78,3 +79,13 @@ def test_a_stub_of_a_trace_is_refused_as_a_trace_and_not_taken_for_a_model(data,
     assert done.exit_code != 0
     assert "stub.json" in str(done.exception)
     assert "--target" not in str(done.exception)
+
+
+def test_what_unpacks_to_far_too_much_is_refused_before_the_rest_of_its_block_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("nearpeak.base.input_files.FREE_BYTES", 1 << 16)
+    path, total_bytes = tmp_path / "bomb.json.gz", 0
+    path.write_bytes(gzip.compress(b"[" + bytes(1 << 24), mtime=0) * 4)
+    with pytest.raises(SpecError, match="unpacks to more than 300 times its size"):  # noqa: PT012
+        for block in blocks(path, [], 1 << 16):
+            total_bytes += len(block)
+    assert total_bytes < 1 << 18

@@ -50,10 +50,10 @@ def _unpacked(packed: Iterator[bytes], losses: list[Loss], size: int, path: Path
                     unpack = zlib.decompressobj(47)
                 data = unpack.decompress(rest, size)
                 total += len(data)
-                check_ratio(packed_bytes, total, path)
+                rest = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+                check_ratio(packed_bytes - len(rest), total, path)  # of what was unpacked, not of the whole block
                 if data:
                     yield data
-                rest = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
         whole = unpack.eof
         damage = "the gzip stream ends early"
     except zlib.error as error:
