@@ -195,7 +195,7 @@ def test_steps_of_an_ensemble_follow_each_other(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (("--times", "1=2ms", "--rate", "10/s", "--slo", "p99=1ms"), "no configuration meets p99 <= 0.001 s"),
+    (("--times", "1=2ms", "--rate", "10/s", "--slo", "p99=1ms"), "no configuration meets p99 <= 1 ms"),
     (("--times", "x"), "is not of the form"),
     (("--times", f"{'9' * 400}=2ms"), "… (406 characters): is not of the form"),
     (("--times", "1=9e99s"), "must be above 0 and at most 3,600 s"),

@@ -10,6 +10,7 @@ from nearpeak.base.compilation import compiled_exactly
 from nearpeak.errors import SpecError
 from nearpeak.systems.serving.inference_server.model_config import ModelConfig
 from nearpeak.systems.serving.request_columns import Floats, Ints
+from nearpeak.units import show
 
 PLAIN_ITEMS = 100_000
 """Requests that plain Python serves for about the time that compiling takes."""
@@ -233,8 +234,9 @@ def cheapest(
     if not good:
         tail, config = min(tails, key=lambda pair: pair[0])
         raise SpecError(
-            f"no configuration meets p{share * 100:g} <= {limit_s:g} s; nearest: {config.instance_count} instances, "
-            f"batches to {config.most_batch_count}, delay {config.queue_delay_s:g} s at {tail:.3g} s"
+            f"no configuration meets p{share * 100:g} <= {show(limit_s, 's')}; nearest: {config.instance_count} "
+            f"instances, batches to {config.most_batch_count}, delay {show(config.queue_delay_s, 's')} at "
+            f"{show(tail, 's')}"
         )
     _, tail, place = min(good)
     return tails[place][1], tail

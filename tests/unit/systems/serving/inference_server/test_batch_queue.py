@@ -100,7 +100,7 @@ def test_the_cheapest_configuration_has_the_fewest_instances_that_meet_the_limit
     best, tail = cheapest(grid, lambda config: serve_batches(arrivals, config, times), limit_s=0.02)
     assert (best.instance_count, best.most_batch_count) == (1, 8)
     assert tail <= 0.02
-    with pytest.raises(SpecError, match="no configuration meets p99 <= 1e-05 s; nearest: "):
+    with pytest.raises(SpecError, match="no configuration meets p99 <= 10 µs; nearest: "):
         cheapest(grid, lambda config: serve_batches(arrivals, config, times), limit_s=1e-5)
 
 
