@@ -1,6 +1,9 @@
 """Captures named models and writes the library of their steps: sizes as polynomials, proved at other sizes.
 
 `python -m benchmarks.step_library llama-3-8b` writes a file, `--check` compares files with captures of today.
+
+Ranges and polynomials are found and proved with a model of few layers; the whole model is captured at two sizes of
+each range: one tells which polynomial stands where, the other proves it. Where that fails, with more layers.
 """
 
 import argparse
@@ -8,22 +11,20 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import lcm, prod
 from random import Random
+from typing import Any
 
-from nearpeak.base.canonical_json import canonical_json
+from benchmarks._step_template import Piece, Size, fitted, in_lines, text_of
 from nearpeak.core.work.capture_options import CaptureOptions
-from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.frontends.files.saved_workload import load_text, save_text
-from nearpeak.frontends.files.step_template import MONOMIALS, NUMBER, folded, instantiated, runs_of, with_patterns
+from nearpeak.frontends.files.step_template import folded
 from nearpeak.frontends.huggingface import step_library
-from nearpeak.frontends.huggingface.published_models import MODELS
+from nearpeak.frontends.huggingface.published_models import MODELS, Published
 from nearpeak.frontends.huggingface.step_library import LENGTHS, MOST_TOKENS, Contents, Region, Step
 
 LARGEST_BATCH = 1024
@@ -35,82 +36,23 @@ KNOWN_TOKENS = 2**16
 """Batch × (length + 1) up to which captures know that no sequences are packed, see `tensor_pieces.Part.block`."""
 _USUAL = {"forward": r"input_ids \d+×(\d+)", "decode": r"(\d+) cached positions", "train": r"input_ids \d+×(\d+)"}
 """What the origin says of the length that was taken."""
-MOST_RUNS = 64
-"""Runs of equal bits up to which a pattern is stated by them."""
-_NEW_LINE = re.compile(r'(?<=[\]}]),(?=\{)|(?<="\]),(?=\[)')
-"""Places in the text of a workload where a line of its template ends."""
-
-
-def text_of(workload: Workload) -> str:
-    """Return the text of a workload, patterns of bits by their runs where these are few."""
-    data = json.loads(save_text(workload))
-    for row, pattern in zip(data.get("patterns", []), workload.patterns, strict=False):
-        runs = runs_of(pattern.packed, prod(pattern.shape))
-        if runs.count(",") < MOST_RUNS:
-            row[1] = f"runs:{runs}"
-    return canonical_json(data)
-
-
-class Piece:
-    """A template with its polynomials, found at a few sizes."""
-
-    def __init__(self, texts: dict[tuple[int, int], str]) -> None:
-        """Find them from the texts at all pairs of some batches and some lengths.
-
-        Raises:
-            SpecError: the texts differ in more than numbers.
-        """
-        parts = {size: NUMBER.split(text) for size, text in texts.items()}
-        words = [part[::2] for part in parts.values()]
-        if any(other != words[0] for other in words[1:]):
-            raise SpecError("the texts differ in more than numbers")
-        sizes = list(texts)
-        powers = [len({size[axis] for size in sizes}) for axis in (0, 1)]
-        self._monomials = [one for one in MONOMIALS if one[0] < powers[0] and one[1] < powers[1]]
-        assert len(self._monomials) == len(sizes)
-        self._inverse = _inverse([[b**i * n**j for i, j in self._monomials] for b, n in sizes])
-        names: dict[tuple[int, ...], int] = {}
-        pieces = [words[0][0]]
-        for *numbers, word in zip(*(part[1::2] for part in parts.values()), words[0][1:], strict=True):
-            if all(number == numbers[0] for number in numbers):
-                pieces += [numbers[0], word]
-            else:
-                name = names.setdefault(self._polynomial(tuple(map(int, numbers))), len(names))
-                pieces += [f"@{name}", word]
-        self.template, self.polynomials, self._words = "".join(pieces), tuple(names), words[0]
-
-    def has_words_of(self, text: str) -> bool:
-        """Return whether a text differs from those of the template in numbers only."""
-        return NUMBER.split(text)[::2] == self._words
-
-    def _polynomial(self, values: tuple[int, ...]) -> tuple[int, ...]:
-        """Return denominator and coefficients of the polynomial with these values at the captured sizes."""
-        found = {one: sum(map(Fraction.__mul__, row, map(Fraction, values)))
-                 for one, row in zip(self._monomials, self._inverse, strict=True)}  # fmt: skip
-        coefficients = [Fraction(found.get(one, 0)) for one in MONOMIALS]
-        while coefficients and not coefficients[-1]:
-            coefficients.pop()
-        denominator = lcm(*(one.denominator for one in coefficients))
-        return denominator, *(int(one * denominator) for one in coefficients)
-
-    def gives(self, text: str, batch: int, length: int) -> bool:
-        """Return whether the template at a size is the workload of `text`."""
-        try:
-            mine = instantiated(self.template, self.polynomials, batch, length)
-            return mine == text or text_of(load_text(with_patterns(mine), "template")) == text
-        except SpecError:
-            return False
+FEW_LAYERS = 4
+"""Layers with which ranges and polynomials are looked for first; as many again each time that they do not do."""
+_LAYER_COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers",
+                 "num_decoder_layers")  # fmt: skip
+_LAYER_PERIODS = ("sliding_window_pattern", "first_k_dense_replace", "global_attn_every_n_layers")
+"""Layers until each kind was there once."""
 
 
 class Captures:
     """The texts of one step of a model by size, captured once each."""
 
-    def __init__(self, name: str, step: str, dtype: str) -> None:
+    def __init__(self, model: Published, step: str) -> None:
         """Capture it at its usual size, and find which length that is."""
-        self.name, self.step, self.dtype = name, step, dtype
+        self.model, self.name, self.step, self.dtype = model, model.name, step, model.dtype
         self.count, self.usual_length = 0, 0
         self._texts: dict[tuple[int, int], str] = {}
-        usual = self._captured(CaptureOptions(step=step, dtype=dtype))
+        usual = self._captured(CaptureOptions(step=step, dtype=self.dtype))
         origin = json.loads(usual)["origin"]["inputs"]
         length = re.search(_USUAL[step], origin)
         self.usual_length = int(length[1]) if length else 0
@@ -128,18 +70,23 @@ class Captures:
         from nearpeak.frontends.huggingface.architecture import capture_architecture
 
         self.count += 1
-        return text_of(capture_architecture(self.name, options))
+        return text_of(capture_architecture(self.model, options))
+
+    def origin(self) -> dict[str, str]:
+        """Return what the captures say of themselves."""
+        origin: dict[str, str] = json.loads(next(iter(self._texts.values())))["origin"]
+        return origin
 
     def piece(self, batches: Sequence[int], lengths: Sequence[int]) -> Piece | None:
         """Return the template of some sizes, none if there is none."""
         try:
-            return Piece({(b, n): self.text(b, n) for b, n in product(batches, lengths)})
+            return fitted({(b, n): self.text(b, n) for b, n in product(batches, lengths)})
         except SpecError:
             return None
 
     def positions(self) -> int:
         """Return the positions that the model was published for, 0 where none are stated."""
-        return int(MODELS[self.name].config.get("max_position_embeddings", 0))
+        return int(self.model.config.get("max_position_embeddings", 0))
 
     def is_taken(self, batch: int, length: int) -> bool:
         """Return whether the model takes a size."""
@@ -152,24 +99,9 @@ class Captures:
     def agree(self, piece: Piece, batch: int, length: int) -> bool:
         """Return whether a template gives what is captured at a size."""
         try:
-            return piece.gives(self.text(batch, length), batch, length)
+            return piece.gives(self.text(batch, length), (batch, length))
         except SpecError:
             return False
-
-
-def _inverse(rows: list[list[int]]) -> list[list[Fraction]]:
-    """Return the inverse of a matrix."""
-    size = len(rows)
-    work = [[*map(Fraction, row), *(Fraction(i == j) for j in range(size))] for i, row in enumerate(rows)]
-    for column in range(size):
-        pivot = next(i for i in range(column, size) if work[i][column])
-        work[column], work[pivot] = work[pivot], work[column]
-        work[column] = [value / work[column][column] for value in work[column]]
-        for i in range(size):
-            if i != column and work[i][column]:
-                factor = work[i][column]
-                work[i] = [a - factor * b for a, b in zip(work[i], work[column], strict=True)]
-    return [row[size:] for row in work]
 
 
 def ranges(captures: Captures) -> Iterator[tuple[int, int]]:
@@ -182,7 +114,7 @@ def ranges(captures: Captures) -> Iterator[tuple[int, int]]:
     if captures.step != "decode" and positions:
         last = min(last, positions)
     if not captures.is_taken(1, last):
-        last = _last_of(lambda n: captures.is_taken(1, n), first, last, captures.name)
+        last = _last_of(lambda n: captures.is_taken(1, n), first, last, captures.model)
     if _proved(captures, (1,), (first, last), [(1, captures.usual_length)]) is not None:
         yield first, last
         return
@@ -191,7 +123,7 @@ def ranges(captures: Captures) -> Iterator[tuple[int, int]]:
         piece = captures.piece((1,), lengths)
         end = first
         if piece is not None and len(lengths) > 1 and captures.agree(piece, 1, first + 2):
-            end = _last_of(partial(captures.agree, piece, 1), lengths[-1], last, captures.name)
+            end = _last_of(partial(captures.agree, piece, 1), lengths[-1], last, captures.model)
         yield first, end
         first = end + 1
         if first > last:
@@ -199,11 +131,11 @@ def ranges(captures: Captures) -> Iterator[tuple[int, int]]:
     print(f"  {captures.name} {captures.step}: more than {MOST_RANGES} ranges; lengths from {first} are left out")
 
 
-def _last_of(holds: Callable[[int], bool], first: int, last: int, name: str) -> int:
+def _last_of(holds: Callable[[int], bool], first: int, last: int, model: Published) -> int:
     """Return the last length up to which something holds, from sizes in the model's file, else by bisection."""
     if holds(last):
         return last
-    stated = {value + step for value in _integers(MODELS[name].config) for step in (-2, -1, 0, 1)}
+    stated = {value + step for value in _integers(model.config) for step in (-2, -1, 0, 1)}
     marks = sorted({first, last, *(one for one in stated if first < one < last)})
     while len(marks) > 2:
         middle = len(marks) // 2
@@ -221,8 +153,36 @@ def _integers(value: object) -> set[int]:
     return {value} if isinstance(value, int) and value > 16 else set()
 
 
-def regions(captures: Captures) -> Iterator[tuple[Region, str]]:
-    """Yield the regions of a step with their folded templates."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Sizes at which one template holds."""
+
+    piece: Piece
+    """Template with its polynomials."""
+    batch: tuple[int, int]
+    """Least and largest batch."""
+    length: tuple[int, int]
+    """Least and largest length."""
+    most_tokens: int = MOST_TOKENS
+    """Largest product of batch and length + 1."""
+
+    def corner(self) -> Size:
+        """Return a size near the far end whose numbers are those of few layers: odd, and large in both."""
+        batch = min(self.batch[1], max(7, self.batch[0]))
+        length = max(self.length[0], min(self.length[1], self.most_tokens // batch - 1) - 3)
+        return max(self.batch[0], min(self.batch[1] - 3, self.most_tokens // (length + 1))), length
+
+    def inner(self, usual: int) -> Size:
+        """Return a size amid the range, at the usual length where that is in it."""
+        first, last = self.length
+        least, most = self.batch
+        length = usual if first < usual < last else (first + last) // 2
+        length = max(first, min(length, self.most_tokens // max(least, 2) - 1))
+        return max(least, min(most, 7, self.most_tokens // (length + 1))), length
+
+
+def parts(captures: Captures) -> Iterator[Part]:
+    """Yield the parts of a step, each with its proved template."""
     for first, last in ranges(captures):
         middle = captures.usual_length if first < captures.usual_length < last else (first + last) // 2
         alone = _proved(captures, (1,), (first, last), [(1, middle)])
@@ -231,15 +191,15 @@ def regions(captures: Captures) -> Iterator[tuple[Region, str]]:
             continue
         together, tokens = _of_batches(captures, first, last, middle)
         if together is not None and all(captures.agree(together, 1, length) for length in (first, last)):
-            yield _region(together, (1, LARGEST_BATCH), (first, last), tokens)
+            yield Part(piece=together, batch=(1, LARGEST_BATCH), length=(first, last), most_tokens=tokens)
             continue
-        yield _region(alone, (1, 1), (first, last), (0, MOST_TOKENS))
+        yield Part(piece=alone, batch=(1, 1), length=(first, last))
         if together is not None:
-            yield _region(together, (2, LARGEST_BATCH), (first, last), tokens)
+            yield Part(piece=together, batch=(2, LARGEST_BATCH), length=(first, last), most_tokens=tokens)
 
 
-def _of_batches(captures: Captures, first: int, last: int, middle: int) -> tuple[Piece | None, tuple[int, int]]:
-    """Return the template of batches of 2 and more, and the products of batch and length + 1 for which it holds."""
+def _of_batches(captures: Captures, first: int, last: int, middle: int) -> tuple[Piece | None, int]:
+    """Return the template of batches of 2 and more, and up to which product of batch and length + 1 it holds."""
     known = KNOWN_TOKENS if captures.step != "decode" and captures.usual_length else MOST_TOKENS
     most = min(last, known // 8 - 1)
     batch = 8 if known < MOST_TOKENS else LARGEST_BATCH
@@ -249,7 +209,7 @@ def _of_batches(captures: Captures, first: int, last: int, middle: int) -> tuple
         print(f"  {captures.name} {captures.step} {first} to {last}: batches do not follow polynomials")
     elif captures.agree(low, LARGEST_BATCH, last):
         known = MOST_TOKENS
-    return low, (0, known)
+    return low, known
 
 
 def _proved(
@@ -267,44 +227,99 @@ def _proved(
     return None
 
 
-def _region(
-    piece: Piece, batch: tuple[int, int], length: tuple[int, int], tokens: tuple[int, int]
-) -> tuple[Region, str]:
-    if piece.template.count("@") != len(re.findall(r"@\d+", piece.template)):
+def shallow(model: Published, layer_count: int) -> Published:
+    """Return a model with fewer layers, of each kind one among them; the model itself where it has no more."""
+    few = max(layer_count, *(2 + int(model.config.get(name, 0)) for name in _LAYER_PERIODS))
+    config = _shallow(model.config, few)
+    return model if config == model.config else replace(model, config=config)
+
+
+def _shallow(config: Mapping[str, Any], few: int) -> dict[str, Any]:
+    counts = {value for name, value in config.items() if name in _LAYER_COUNTS and value > few}
+    cut: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            cut[name] = _shallow(value, few)
+        elif isinstance(value, list) and len(value) in counts:
+            cut[name] = value[:few]
+        else:
+            cut[name] = few if name in _LAYER_COUNTS and value > few else value
+    return cut
+
+
+def whole_parts(model: Published, step: str) -> tuple[list[Part], Captures, str]:
+    """Return the parts of a step of a whole model, its captures, and how many captures of which model it took.
+
+    Raises:
+        NearpeakError: the model has no such step.
+    """
+    layer_count = FEW_LAYERS
+    while (few := shallow(model, layer_count)) is not model:
+        layer_count *= 2
+        try:
+            captures = Captures(few, step)
+            whole = Captures(model, step)
+            deep = [_deeper(part, whole) for part in parts(captures)]
+        except SpecError as error:
+            print(f"  {model.name} {step}: {layer_count // 2} layers do not tell of all: {error}", flush=True)
+            continue
+        return deep, whole, f"{captures.count} + {whole.count}"
+    captures = Captures(model, step)
+    return list(parts(captures)), captures, str(captures.count)
+
+
+def _deeper(part: Part, whole: Captures) -> Part:
+    """Return a part of the whole model.
+
+    Raises:
+        SpecError: its texts are not those of more such layers.
+    """
+    corner, inner = part.corner(), part.inner(whole.usual_length)
+    piece = part.piece.deeper(whole.text(*corner), corner)
+    if corner != inner and not whole.agree(piece, *inner):
+        raise SpecError(f"batch {inner[0]} and length {inner[1]} differ")
+    return replace(part, piece=piece)
+
+
+def _region(part: Part) -> tuple[Region, str]:
+    template = part.piece.template
+    if template.count("@") != len(re.findall(r"@\d+", template)):
         raise SpecError("a text with @ in it")
-    template = folded(_NEW_LINE.sub(",\n", piece.template))
-    line_count = template.count("\n") + 1
-    return Region(
-        batch=batch, length=length, token_count=tokens, line_count=line_count, polynomials=piece.polynomials
-    ), template  # fmt: skip
+    lines = folded(in_lines(template))
+    region = Region(batch=part.batch, length=part.length, token_count=(0, part.most_tokens),
+                    line_count=lines.count("\n") + 1, polynomials=part.piece.polynomials)  # fmt: skip
+    return region, lines
 
 
 def write(name: str, steps: Sequence[str]) -> None:
     """Write the file of a model."""
     started = time.process_time()
-    found: list[Step] = []
-    templates: list[str] = []
+    model, written, templates, counts = MODELS[name], list[Step](), list[str](), list[str]()
     versions: dict[str, str] = {}
-    count = 0
     for step in steps:
         try:
-            captures = Captures(name, step, MODELS[name].dtype)
+            whole, captures, count = whole_parts(model, step)
         except NearpeakError as error:
             print(f"  {name} {step}: {error}")
             continue
-        pairs = list(regions(captures))
-        origin = json.loads(captures.text(1, captures.usual_length or 1))["origin"]
-        versions = {package: origin[package] for package in ("torch", "transformers")}
-        found.append(Step(step=step, dtype=origin["dtype"], length=captures.usual_length,
-                          regions=tuple(region for region, _ in pairs)))  # fmt: skip
+        if not whole:
+            continue
+        pairs = [_region(part) for part in whole]
+        origin = captures.origin()
+        versions = {package: origin[package] for package in ("torch", "transformers") if package in origin}
+        written.append(Step(step=step, dtype=origin["dtype"], length=captures.usual_length,
+                            regions=tuple(region for region, _ in pairs)))  # fmt: skip
         templates += [template for _, template in pairs]
-        count += captures.count
-    contents = Contents(dimensions=step_library.dimensions_digest(MODELS[name]), versions=versions, steps=tuple(found))
+        counts.append(count)
+    if not written:
+        print(f"{name}: no step that polynomials describe")
+        return
+    contents = Contents(dimensions=step_library.dimensions_digest(model), versions=versions, steps=tuple(written))
     data = step_library.packed_contents(contents, templates)
     step_library.FOLDER.mkdir(exist_ok=True)
     (step_library.FOLDER / f"{name}.xz").write_bytes(data)
     step_library.contents_of.cache_clear()
-    print(f"{name}: {len(data)} bytes, {count} captures, {time.process_time() - started:.0f} CPU s, "
+    print(f"{name}: {len(data)} bytes, {', '.join(counts)} captures, {time.process_time() - started:.0f} CPU s, "
           f"{step_library.extent_in_words(name)}", flush=True)  # fmt: skip
 
 

@@ -1,16 +1,18 @@
 """The library of steps: equal to captures of today, current, small, and read without PyTorch."""
 
+import re
 from dataclasses import replace
 from random import Random
 
 import pytest
-from benchmarks.step_library import Piece, difference, size_within
+from benchmarks._step_template import Piece, fitted
+from benchmarks.step_library import Part, difference, shallow, size_within
 from tests.sampling import sampled
 
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.frontends import source_types
-from nearpeak.frontends.files.step_template import folded, instantiated, unfolded
+from nearpeak.frontends.files.step_template import NUMBER, folded, instantiated, unfolded
 from nearpeak.frontends.huggingface.published_models import MODELS
 from nearpeak.frontends.huggingface.step_library import FOLDER, contents_of, dimensions_digest
 from nearpeak.frontends.source_types import captured
@@ -40,12 +42,54 @@ def test_numbers_of_equal_layers_become_equal_lines_and_come_back():
 
 def test_polynomials_are_found_from_a_few_sizes_and_refuse_other_sizes():
     sizes = [(b, n) for b in (2, 9) for n in (16, 40, 100)]
-    piece = Piece({(b, n): f"{b * n} of {n * (n + 1) // 2}, 7" for b, n in sizes})
+    piece = fitted({(b, n): f"{b * n} of {n * (n + 1) // 2}, 7" for b, n in sizes})
     assert piece.template == "@0 of @1, 7"
     assert instantiated(piece.template, piece.polynomials, 5, 6) == "30 of 21, 7"
-    assert not Piece({(b, n): f"{min(n, 30) * b}" for b, n in sizes}).gives("200", 5, 40)
+    assert not fitted({(b, n): f"{min(n, 30) * b}" for b, n in sizes}).gives("200", (5, 40))
     with pytest.raises(SpecError, match="differ in more than numbers"):
-        Piece({(1, 16): "x 3", (1, 17): "y 3"})
+        fitted({(1, 16): "x 3", (1, 17): "y 3"})
+
+
+def layers(count, batch, length):
+    """Layers in turn of two kinds, one of which sees 64 positions, with running numbers and one whose value is 7."""
+    kinds = [f'{{"layer":{i},"kv":{64 * batch if i % 2 else batch * length},"id":{3 * i + 1}}}' for i in range(count)]
+    return f'[{",".join(kinds)},{{"batch":{batch}}}]'
+
+
+def test_a_deeper_model_takes_the_polynomials_of_a_shallow_one():
+    few = fitted({(b, n): layers(4, b, n) for b in (2, 9) for n in (100, 300)})
+    deep = few.deeper(layers(30, 7, 1000), (7, 1000))
+    assert deep.gives(layers(30, 5, 123), (5, 123))
+    assert set(deep.polynomials) == set(few.polynomials)
+    with pytest.raises(SpecError, match="other words"):
+        few.deeper(layers(30, 7, 1000).replace("kv", "keys", 1), (7, 1000))
+    with pytest.raises(SpecError, match="450 is no polynomial"):
+        few.deeper(layers(30, 7, 1000).replace("448", "450", 1), (7, 1000))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet-18", "whisper-tiny"])
+def test_one_text_of_a_shipped_step_tells_which_polynomial_stands_where(name):
+    contents, templates = contents_of(name)
+    regions = [(step, region) for step in contents.steps for region in step.regions]
+    for (step, region), folded_template in zip(regions, templates, strict=True):
+        template = unfolded(folded_template).replace(",\n", ",")
+        parts = re.split(rf"(@\d+|{NUMBER.pattern.replace('(0', '(?:0')})", template)
+        fields = [region.polynomials[int(part[1:])] if part[0] == "@" else int(part) for part in parts[1::2]]
+        piece = Piece(parts[::2], fields)
+        part = Part(piece=piece, batch=region.batch, length=region.length, most_tokens=region.token_count[1])
+        corner, inner = part.corner(), part.inner(step.length)
+        assert region.holds(*corner)
+        assert region.holds(*inner)
+        deep = piece.deeper(instantiated(template, piece.polynomials, *corner), corner)
+        assert instantiated(deep.template, deep.polynomials, *inner) == instantiated(
+            template, piece.polynomials, *inner
+        )
+
+
+def test_a_shallow_model_has_each_kind_of_layer():
+    assert shallow(MODELS["gemma-3-4b"], 4).config["num_hidden_layers"] == 8
+    assert shallow(MODELS["deepseek-v3"], 4).config["num_hidden_layers"] == 5
+    assert shallow(MODELS["gpt2"], 16) is MODELS["gpt2"]
 
 
 def test_a_size_that_is_not_whole_is_refused():

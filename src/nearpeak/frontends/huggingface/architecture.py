@@ -35,13 +35,16 @@ from nearpeak.frontends.torch.kernel_packages import kernels_kept_whole
 from nearpeak.frontends.torch.module_capture import capture_torch, fake_world, torch_dtype
 
 
-def capture_architecture(name_or_config: str | Path, options: CaptureOptions = CaptureOptions()) -> Workload:
+def capture_architecture(
+    name_or_config: str | Path | Published, options: CaptureOptions = CaptureOptions()
+) -> Workload:
     """Return the workload of one step of a published architecture.
 
     Without a format the weights have the published one, and fp32 with autocast.
 
     Args:
-        name_or_config: a model whose dimensions come with nearpeak, or the path of a config.json or its folder.
+        name_or_config: a model whose dimensions come with nearpeak, the path of a config.json or its folder, or
+            dimensions.
 
     Raises:
         UnknownNameError: no such model.
@@ -49,7 +52,7 @@ def capture_architecture(name_or_config: str | Path, options: CaptureOptions = C
         MissingExtraError: transformers or PyTorch is not installed.
     """
     check_cache(options)
-    model = published(name_or_config)
+    model = name_or_config if isinstance(name_or_config, Published) else published(name_or_config)
     if model.model_type in DENOISERS:
         return capture_denoiser(model, options)
     wanted = dtype_of(options.dtype or (not options.autocast and model.dtype) or "fp32").name
