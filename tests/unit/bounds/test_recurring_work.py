@@ -115,7 +115,7 @@ def test_convolutions_over_resized_images_are_formed_on_the_smaller_one(options,
 def test_large_images_are_resized_without_writing_down_their_pairs():
     layer = nn.Conv2d(8, 8, 3, padding=1)
     left = products(lambda layer, x: layer(F.interpolate(x, size=(700, 600))), (1, 8, 300, 400), layer=layer)
-    assert left == 64 * (3 * 300 - 2) * (3 * 400 - 2)
+    assert left == 64 * 3 * 300 * (3 * 400 - 1)  # the last column stands once, so that its first tap meets nothing
 
 
 @pytest.mark.parametrize("times", [3, 7, 40, 41, 47, 55, 61, 82])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nearpeak.bounds.simplify.affine_views import View, composed
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
-from nearpeak.bounds.simplify.operator_arguments import free_dimensions
+from nearpeak.bounds.simplify.operator_arguments import free_dimensions, moved_axis
 from nearpeak.bounds.simplify.product_sums import Product, contracts
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
@@ -56,7 +56,7 @@ def _rows_of(graph: Graph, number: int, rows: Mapping[int, tuple[_Rows, ...]]) -
     if node.kind in ("pointwise", "add"):
         every = dict.fromkeys(row for source in node.inputs for row in rows.get(source, ()))
         return tuple(row for row in every if all(_follows(graph, source, row, rows) for source in node.inputs))
-    return _of_call(graph, node, rows) if node.kind == "call" else ()
+    return _of_call(graph, node, rows) if node.kind == "call" else _of_move(graph, node, rows)
 
 
 def _follows(graph: Graph, number: int, row: _Rows, rows: Mapping[int, tuple[_Rows, ...]]) -> bool:
@@ -126,9 +126,28 @@ def _along(known: Sequence[_Rows], labels: Sequence[int], along: Sequence[int], 
                and tuple(labels[axis] for axis in other.axes) == tuple(along) for other in known)  # fmt: skip
 
 
+def _of_move(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
+    """Return the rows of what only moves elements along other dimensions."""
+    moved = {"turned": node.options, "join": (node.options,)}.get(node.kind, ())
+    if node.kind == "spread":
+        shape = graph[node.inputs[0]].shape
+        moved = tuple(axis for axis, (n, whole) in enumerate(zip(shape, node.shape, strict=True)) if n != whole)
+    elif node.kind not in ("turned", "join"):
+        return ()
+    every = dict.fromkeys(row for source in node.inputs for row in rows.get(source, ()))
+    return tuple(
+        row for row in every
+        if not set(row.axes) & set(moved) and all(_follows(graph, source, row, rows) for source in node.inputs)
+    )  # fmt: skip
+
+
 def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
     """Return the rows of an operator that works on each row alone."""
-    free = free_dimensions(graph, node)
+    free, axis = free_dimensions(graph, node), moved_axis(node)
+    if axis is not None and len(graph[node.inputs[0]].shape) == len(
+        node.shape
+    ):  # it picks along one dimension, whatever stands along the others
+        return tuple(row for row in rows.get(node.inputs[0], ()) if axis not in row.axes)
     known: dict[_Rows, None] = {}
     for place, source in enumerate(node.inputs):
         for row in rows.get(source, ()):

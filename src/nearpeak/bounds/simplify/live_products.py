@@ -148,7 +148,7 @@ class _Order:
             if self._picked[operand].intersection(left):  # a sum over blocks of what it picks from still picks
                 return left, self._patterns.empty(len(left))
         elements = self._patterns.joined([(self._labels[i], self._filled[i]) for i in sorted(members)], left)
-        picked = {label for i in members for label in self._picked[i] if self._picked[i] <= set(left)}
+        picked = {label for i in members for label in self._picked[i] if label in left}
         if picked:  # it still picks what it is multiplied by: as data may have it, the first
             places = tuple(place for place, label in enumerate(left) if label in picked)
             first = self._patterns.first(tuple(self._sizes[label] for label in left), places)

@@ -33,3 +33,15 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
     query, key = graph[node.inputs[0]].shape, graph[node.inputs[1]].shape
     free = {axis: {0: axis, 1: axis, 2: axis} for axis in (0, 1) if query[axis] == key[axis]}
     return free if node.options.value("is_causal") else free | {2: {0: 2}}
+
+
+def moved_axis(node: Node) -> int | None:
+    """Return the dimension along which an operator picks positions by a list of them; none for other operators."""
+    stated = node.options
+    if not isinstance(stated, OperatorCall) or len(node.inputs) != 2 or stated.result or not node.shape:
+        return None
+    name, places = packet(stated.name), stated.value("indices")
+    axis = stated.value("dim") if name == "index_select" else 0 if name == "embedding" else None
+    if name == "index" and isinstance(places, tuple):
+        axis = next((place for place, value in enumerate(places) if isinstance(value, Slot)), None)
+    return axis % len(node.shape) if isinstance(axis, int) else None

@@ -1,5 +1,6 @@
 """Chains of matrix products in which a factor recurs, as powers do: products of a part that recurs are formed once."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -59,11 +60,13 @@ def _word(term: Term) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
     out = {label for axis in term.axes for label in axis if term.sizes[label] > 1}
     moves = [{label for _, steps in index for label, _ in steps if term.sizes[label] > 1} for _, index in term.operands]
     every = set.intersection(*moves) & out  # of a batch in which all factors take part, each member is a chain
+    users = Counter(label for moved in moves for label in moved - out)
+    if any(count > 2 for count in users.values()):
+        return None
+    moves = [{label for label in moved if label in out or users[label] == 2} for moved in moves]  # others: summed first
     links = {
         label: [place for place, moved in enumerate(moves) if label in moved] for label in set().union(*moves) - out
     }
-    if any(len(places) != 2 for places in links.values()):
-        return None
     beside = [{other for label in moved - out for other in links[label]} - {place} for place, moved in enumerate(moves)]
     ends = [place for place, others in enumerate(beside) if len(others) == 1]
     if len(ends) != 2 or any(len(others) > 2 for others in beside):
