@@ -5,7 +5,7 @@ from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 
-from nearpeak.bounds.simplify.operand_facts import adds_up
+from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.triangular_zeros import filled
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -31,7 +31,11 @@ def cost(
         for number, labels in zip(node.inputs, options.labels, strict=True)
     )  # fmt: skip
     wanted = () if needed_share is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), needed_share),)
-    picking = frozenset(place for place, number in enumerate(node.inputs) if adds_up(graph, number))
+    picking = tuple(
+        (place, frozenset(labels[axis] for axis in picked_dimensions(graph, number)))
+        for place, (number, labels) in enumerate(zip(node.inputs, options.labels, strict=True))
+        if adds_up(graph, number)
+    )
     alike = tuple(map(node.inputs.index, node.inputs))
     return _cheapest(options, shapes, empty, wanted, picking, alike)
 
@@ -42,23 +46,16 @@ _Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
 
 @lru_cache(maxsize=1024)  # layers of a model form the same products
 def _cheapest(
-    options: Product,
-    shapes: tuple[tuple[int, ...], ...],
-    zeros: tuple[_Shares, ...],
-    wanted: _Shares,
-    picking: frozenset[int],
-    alike: tuple[int, ...],
-) -> tuple[int, int]:
+    options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[_Shares, ...], wanted: _Shares,
+    picking: tuple[tuple[int, frozenset[int]], ...], alike: tuple[int, ...],
+) -> tuple[int, int]:  # fmt: skip
     """Return the least multiply-adds, and the other arithmetic that goes with them.
 
-    Operands of `picking` only pick elements of what they are multiplied by. Parts that have an operand of `alike` in
+    Operands of `picking` only pick elements, along those labels, of what they are multiplied by; sums along others are
+    of products where that is multiplied element by element. Parts that have an operand of `alike` in
     common may be formed together, so that the smaller counts nothing.
     """
-    sizes = {
-        label: n
-        for shape, operand_labels in zip(shapes, options.labels, strict=True)
-        for label, n in zip(operand_labels, shape, strict=True)
-    }
+    sizes = _extents(options, shapes)
     operands, out = [frozenset(operand_labels) for operand_labels in options.labels], frozenset(options.out)
     count = len(operands)
     if count > MOST_OPERANDS:
@@ -70,12 +67,16 @@ def _cheapest(
         outside = out.union(*(operands[i] for i in every if i not in members))
         return reduce(frozenset.union, (operands[i] for i in members)) & outside
 
-    best: dict[frozenset[int], tuple[int, int]] = {}
-    for i in every:
-        operand_labels = operands[i]
-        alone = frozenset((i,))
-        sums = prod(sizes[label] for label in operand_labels) if left(alone) != operand_labels else 0
-        best[alone] = (0, sums)
+    def waits(members: frozenset[int]) -> bool:
+        """Say whether `members` are multiplied element by element, and their products are not summed yet."""
+        labels = left(members)
+        return all(operands[i] <= labels for i in members) and not any(labels <= operands[i] for i in members)
+
+    picked = {frozenset((place,)): along for place, along in picking}
+    best = {
+        frozenset((i,)): (0, prod(sizes[label] for label in labels) if left(frozenset((i,))) != labels else 0)
+        for i, labels in enumerate(operands)
+    }
     for size in range(2, count + 1):
         for chosen in combinations(every, size):
             members = frozenset(chosen)
@@ -84,17 +85,34 @@ def _cheapest(
                 for part in combinations(chosen, split):
                     left_part, right_part = frozenset(part), members - frozenset(part)
                     labels = left(left_part) | left(right_part)
-                    last = [wanted] if size == count else []
-                    picks = any(len(part) == 1 and part <= picking for part in (left_part, right_part))
-                    step = 0 if picks else _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
+                    summed = labels - left(members)
+                    picks = any(
+                        side in picked and (not picked[side] or summed <= picked[side] or not waits(other))
+                        for side, other in ((left_part, right_part), (right_part, left_part))
+                    )
+                    step = (
+                        0
+                        if picks
+                        else _products(
+                            labels, sizes, [*(zeros[i] for i in chosen), *((wanted,) if size == count else ())]
+                        )
+                    )
                     more = (step, 0) if labels != left(members) else (0, step)
-                    halves = [best[left_part], best[right_part]]
+                    parts = [best[left_part], best[right_part]]
                     if not {alike[i] for i in left_part}.isdisjoint(alike[i] for i in right_part):
-                        halves = [max(halves)]
-                    parts = (*halves, more)
-                    ways.append((sum(part[0] for part in parts), sum(part[1] for part in parts)))
+                        parts = [max(parts)]
+                    ways.append((sum(part[0] for part in parts) + more[0], sum(part[1] for part in parts) + more[1]))
             best[members] = min(ways)
     return best[frozenset(every)]
+
+
+def _extents(options: Product, shapes: Iterable[tuple[int, ...]]) -> dict[int, int]:
+    """Return the extent of each label."""
+    return {
+        label: n
+        for shape, operand_labels in zip(shapes, options.labels, strict=True)
+        for label, n in zip(operand_labels, shape, strict=True)
+    }
 
 
 def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[_Shares]) -> int:
