@@ -60,7 +60,7 @@ def test_a_toml_file_states_space_case_checks_and_bound(tmp_path):
         ("[8, 16, 32]", "[8.0, nan]", "parameter block: nan is no number"),
         ("[8, 16, 32]", "[1, true]", "states a value twice"),
         ("[8, 16, 32]", str(list(range(40_000))), "has 40,000 values; at most 32,767"),
-        ("[8, 16, 32]", f"[8, {'9' * 5000}]", "not TOML: it holds a number of more than 4,300 digits"),
+        ("[8, 16, 32]", f"[8, {'9' * 5000}]", "not TOML: a number has more than 4300 digits"),
         ('name = "blocks"', r'name = "a\nb"', "name is .*; a text of one line is right"),
         ("block * width", "(" * 3000 + "block", "s.toml: constraints: .*is not an expression"),
     ],
