@@ -1,4 +1,4 @@
-"""Registries that find their entries by module: operators, targets, report formats."""
+"""Registries of named entries: one file each in a folder, loaded on first use, plus other packages' entry points."""
 
 import difflib
 import importlib

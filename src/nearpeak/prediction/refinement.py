@@ -1,4 +1,4 @@
-"""Residual corrections, interval scales and open load values, applied on top of a kernel model."""
+"""Tree corrections and interval scales for kernel times, and time ranges over quantities that a case does not state."""
 
 from functools import lru_cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Farm payloads of captures and programs: parameter sweeps expanded, program paths resolved."""
+"""Job payloads of `nearpeak farm submit`: captures by model and option values, a program and its comparison."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""A measurement: all samples of one case, its environment and its runner, and the runner protocol."""
+"""Measurement of one case: samples, outcome, environment and runner; and the sampling plan that a runner follows."""
 
 import math
 from collections.abc import Mapping

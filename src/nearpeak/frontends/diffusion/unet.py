@@ -1,4 +1,4 @@
-"""U-Net of latent diffusion: residual convolutions and transformers at several resolutions, with skip connections."""
+"""PyTorch U-Net of latent diffusion, built from a model's config, and the shapes of its inputs."""
 
 # Structure: Rombach et al. 2022, arXiv:2112.10752, section 3; depths of the transformers: Podell et al. 2023,
 # arXiv:2307.01952, table 1.

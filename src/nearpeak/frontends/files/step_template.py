@@ -1,4 +1,4 @@
-"""Templates of saved workloads: whatever differs between sizes of a step is a polynomial in batch and length."""
+"""Workloads saved as text templates: sizes are polynomials in batch and length, filled in at requested values."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Acceptance of quantised outputs whose fp32 scales differ by rounding from those of the reference."""
+"""Replaces quantised outputs by the reference's where they differ only by the rounding of their fp32 scales."""
 
 from collections.abc import Iterator
 from typing import Any
