@@ -170,7 +170,8 @@ class Part:
         """Return a size near the far end whose numbers are those of few layers: odd, and large in both."""
         batch = min(self.batch[1], max(7, self.batch[0]))
         length = max(self.length[0], min(self.length[1], self.most_tokens // batch - 1) - 3)
-        return max(self.batch[0], min(self.batch[1] - 3, self.most_tokens // (length + 1))), length
+        most = min(self.batch[1], self.most_tokens // (length + 1))
+        return max(self.batch[0], most - (1 - most % 2)), length  # powers of two are sizes of other kinds, too
 
     def inner(self, usual: int) -> Size:
         """Return a size amid the range, at the usual length where that is in it."""
