@@ -176,6 +176,7 @@ def test_a_process_that_starts_imports_nothing_from_the_folder_where_it_stands(t
     for name in ("multiprocessing", "nearpeak"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
     with safe_imports():
         if start == "spawn":
             process = get_context("spawn").Process(target=os.getpid)
