@@ -60,9 +60,8 @@ def _read(site: Site) -> list[int] | None:
             heads = tuple(
                 reshape(graph, selected(graph, state, 0, place, 1), graph[state].shape[1:]) for state in states
             )
-            layer_nodes = _layer(
-                site, x, _Layer(direction == 1, tuple(params[place * size : (place + 1) * size]), heads), first
-            )
+            weights = tuple(params[place * size : (place + 1) * size])
+            layer_nodes = _layer(site, x, _Layer(direction == 1, weights, heads), first)
             total += layer_nodes.products
             if graph[layer_nodes.core].kind == "call":
                 nodes[layer_nodes.core] = layer_nodes.products // (
