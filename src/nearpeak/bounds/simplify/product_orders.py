@@ -79,8 +79,8 @@ def _cheapest(
     }
     for size in range(2, count + 1):
         for chosen in combinations(every, size):
-            members = frozenset(chosen)
-            ways = []
+            members, ways = frozenset(chosen), []
+            known = [*(zeros[i] for i in chosen), *((wanted,) if size == count else ())]
             for split in range(1, size // 2 + 1):
                 for part in combinations(chosen, split):
                     left_part, right_part = frozenset(part), members - frozenset(part)
@@ -90,13 +90,7 @@ def _cheapest(
                         side in picked and (not picked[side] or summed <= picked[side] or not waits(other))
                         for side, other in ((left_part, right_part), (right_part, left_part))
                     )
-                    step = (
-                        0
-                        if picks
-                        else _products(
-                            labels, sizes, [*(zeros[i] for i in chosen), *((wanted,) if size == count else ())]
-                        )
-                    )
+                    step = 0 if picks else _products(labels, sizes, known)
                     more = (step, 0) if labels != left(members) else (0, step)
                     parts = [best[left_part], best[right_part]]
                     if not {alike[i] for i in left_part}.isdisjoint(alike[i] for i in right_part):
