@@ -1,8 +1,7 @@
-"""Prompts of attention data-parallel ranks that wait for each other, so that all ranks compute them in one step.
+"""Prompts of attention data-parallel ranks that wait for each other, so that all ranks compute them in one step."""
 
-Source: NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/scheduler/scheduler.py (_balance_adp_context_requests), and
-the documentation of AttentionDpConfig (enable_balance, timeout_iters, batching_wait_iters).
-"""
+# Source: NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/scheduler/scheduler.py (_balance_adp_context_requests),
+# and the documentation of AttentionDpConfig (enable_balance, timeout_iters, batching_wait_iters).
 
 from nearpeak.base.compilation import compiled_exactly
 from nearpeak.systems.serving.block_cache import PLAIN_REQUESTS
