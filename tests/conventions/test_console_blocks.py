@@ -61,8 +61,8 @@ def printed(server, command, folder):
     server.stdin.flush()
     code, pieces = None, []
     while code is None or select.select([ours], [], [], 0)[0]:
-        ready, _, _ = select.select([ours, *([server.stdout] if code is None else [])], [], [], 120)
-        assert ready, f"nearpeak {command}: nothing for two minutes"
+        ready, _, _ = select.select([ours, *([server.stdout] if code is None else [])], [], [], 300)
+        assert ready, f"nearpeak {command}: nothing for five minutes"
         if ours in ready:
             pieces.append(os.read(ours, 65536))
         elif server.stdout in ready:
