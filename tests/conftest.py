@@ -137,22 +137,28 @@ def _must_run(nodeid):
     return (nodeid.startswith(WEB) or SERVER in nodeid) and os.environ.get("CI", "").lower() in ("1", "true")
 
 
-def _failed(report, nodeid):
+def _failed(report, nodeid, reason):
     report.outcome = "failed"
-    report.longrepr = f"{nodeid}: skipped, but in continuous integration it must run: {report.longrepr}"
+    report.longrepr = f"{nodeid}: skipped, but in continuous integration it must run: {reason}"
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     report = yield
-    return _failed(report, item.nodeid) if report.skipped and _must_run(item.nodeid) else report
+    skipped = {item.nodeid: report.longrepr} if report.skipped else {}
+    if report.when == "call":
+        skipped |= getattr(item, "skipped", {})  # of cases that run as one test
+    for nodeid in filter(_must_run, skipped):
+        return _failed(report, nodeid, skipped[nodeid])
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
     report = yield
-    return _failed(report, collector.nodeid) if report.skipped and _must_run(collector.nodeid) else report
+    must_run = report.skipped and _must_run(collector.nodeid)
+    return _failed(report, collector.nodeid, report.longrepr) if must_run else report
 
 
 SLOW_FILES = frozenset({
@@ -178,7 +184,7 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8"
 """Other functions that take long, all their cases together; `list_slow.py` writes them."""
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+@pytest.hookimpl(wrapper=True)  # within that of --last-failed, which looks for the names of what has run
 def pytest_collection_modifyitems(session, items):
     """Mark what `make check` leaves to `make test`, and fold long parametrisations."""
     for item in items:

@@ -19,10 +19,13 @@ class FailedCases(Exception):  # noqa: N818
 class FoldedTest(pytest.Item):
     """All cases of a parametrised test function, run one after the other to the last."""
 
+    fixturenames = ()
+    """A test that takes fixtures is not folded."""
+
     def __init__(self, *, cases, **details):
         """Take the items that pytest made of the cases."""
         super().__init__(**details)
-        self.cases = cases
+        self.cases, self.skipped = cases, {}
         for mark in cases[0].own_markers:
             if mark.name != "parametrize":
                 self.add_marker(mark.name)
@@ -32,18 +35,21 @@ class FoldedTest(pytest.Item):
         return path, line, self.name
 
     def runtest(self):
-        failed, skipped = [], []
+        failed = []
         for item in self.cases:
             try:
                 item.obj(**item.callspec.params)
-            except pytest.skip.Exception as reason:
-                skipped.append(reason)
-            except (Exception, pytest.fail.Exception) as error:
+            except (pytest.skip.Exception, pytest.xfail.Exception) as reason:
+                self.skipped[item.nodeid] = f"{reason}"
+            except (Exception, SystemExit, pytest.fail.Exception) as error:
                 failed.append((item.callspec.id, error))
         if failed:
             raise FailedCases(failed)
-        if len(skipped) == len(self.cases):
-            pytest.skip(f"all {len(skipped)} cases: {skipped[0]}")
+        if self.skipped:
+            words = f"{len(self.skipped)} of {len(self.cases)} cases: {next(iter(self.skipped.values()))}"
+            if len(self.skipped) == len(self.cases):
+                pytest.skip(words)
+            self.warn(pytest.PytestWarning(f"skipped {words}"))
 
     def repr_failure(self, excinfo, style=None):
         if not isinstance(excinfo.value, FailedCases):

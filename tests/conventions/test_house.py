@@ -69,14 +69,33 @@ def test_cases_run_as_one_test_all_of_them_and_those_that_fail_are_named(tmp_pat
     (tmp_path / "tests" / "test_numbers.py").write_text(
         "import pytest\n\n"
         "@pytest.mark.parametrize('n', [*range(9), pytest.param(9, marks=pytest.mark.xfail), *range(10, 20)])\n"
-        "def test_few(n):\n    assert n not in (3, 9, 12), 'one of three'\n"
+        "def test_few(n):\n"
+        "    if n == 12: raise SystemExit(1)\n"
+        "    assert n not in (3, 9), 'one of three'\n\n"
+        "@pytest.mark.parametrize('n', range(9))\n"
+        "def test_some(n):\n    if n == 7: pytest.skip('not a seventh')\n\n"
+        "@pytest.fixture\ndef names(request): return [n for i in request.session.items for n in i.fixturenames]\n\n"
+        "def test_fixture(names): assert names\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "tests"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    (tmp_path / "tests" / "web").mkdir()
+    (tmp_path / "tests" / "web" / "test_pages.py").write_text(
+        "import pytest\n\n@pytest.mark.parametrize('n', range(9))\n"
+        "def test_page(n):\n    if n == 5: pytest.skip('no browser')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "--rootdir", str(tmp_path), "-rA", "tests"]
+    env = {**os.environ, "CI": "true"}
+    said, again = (
+        subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False).stdout
+        for words in (command, [*command, "--last-failed"])
+    )
     assert "2 of 19 cases failed" in said
     assert "--- [3]" in said
     assert "--- [12]" in said
-    assert "1 failed, 1 xfailed" in said
+    assert "skipped 1 of 9 cases: not a seventh" in said
+    assert "test_page[5]: skipped, but in continuous integration it must run: no browser" in said
+    assert "2 failed, 2 passed, 1 xfailed" in said
+    assert "2 failed" in again
+    assert "passed" not in again
 
 
 def test_every_benchmark_declares_the_figures_that_it_measures():

@@ -223,8 +223,11 @@ def test_no_log_that_another_user_put_beside_a_store_is_played_back_into_it(tmp_
     open_to_all(tmp_path)
     log = f"{place}{suffix}"
     as_other_user(lambda: os.close(os.open(log, os.O_CREAT | os.O_WRONLY)))
-    with pytest.raises(StoreError, match=f"mine.db{suffix}: another user made it"):
-        open_store(place)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "theirs.db").symlink_to(place)
+    for name in (place, tmp_path / "links" / "theirs.db"):
+        with pytest.raises(StoreError, match=f"mine.db{suffix}: another user made it"):
+            open_store(name)
     place.chmod(0o666)
     open_store(place).close()  # shared with all on purpose
 

@@ -173,6 +173,7 @@ def _refuse_planted(path: Path) -> None:
 
     Source: SQLite, "Write-Ahead Log File Format" and "Atomic Commit In SQLite", hot rollback journals.
     """
+    path = path.resolve()  # SQLite's files lie beside the file that a link leads to
     store = path.stat()
     if os.name != "posix" or store.st_mode & 0o022:  # others may write to it anyway
         return

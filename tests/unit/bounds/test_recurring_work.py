@@ -46,6 +46,10 @@ CASES = (
      lambda x, a: torch.relu(x @ a) + F.conv1d(x[..., None], a.T[..., None])[..., 0].tanh(), [(6, 8), (8, 4)], 192),
     ("a part written again",
      lambda x, a: torch.cat((torch.relu(x @ a), (x @ a[:, 1:3]).tanh()), 1), [(6, 8), (8, 4)], 192),
+    ("queries and keys of different weights",
+     lambda x, a, b: torch.softmax((x @ a) @ (x @ b).T, -1), [(32, 64), (64, 16), (64, 16)], (2 * 64 + 32) * 32 * 16),
+    ("queries and keys of one weight",
+     lambda x, a: torch.softmax((x @ a) @ (x @ a).T, -1), [(32, 64), (64, 16)], 32 * 64 * 16 + 32 * 33 // 2 * 16),
     ("two different products", lambda x, a, b: torch.relu(x @ a) + (x @ b).tanh(), [(6, 8), (8, 4), (8, 4)], 384),
     ("an inverse that multiplies", lambda a, b: torch.linalg.inv(a) @ b, [(9, 9), (9, 2)], 9 * 80 // 6 + 81 * 2 - 18),
     ("layers of picked rows",
@@ -116,6 +120,20 @@ def test_large_images_are_resized_without_writing_down_their_pairs():
     layer = nn.Conv2d(8, 8, 3, padding=1)
     left = products(lambda layer, x: layer(F.interpolate(x, size=(700, 600))), (1, 8, 300, 400), layer=layer)
     assert left == 64 * 3 * 300 * (3 * 400 - 1)  # the last column stands once, so that its first tap meets nothing
+
+
+# how an image of 8 positions is resized, stride of 3 taps, pairs that a program forms at least along one dimension
+ALONG = (
+    ("taps that meet one element are added up", {"scale_factor": 2.0}, 2, 8 + 7),
+    ("each tap meets each element", {"scale_factor": 2.0}, 1, 3 * 8),
+    ("resized first, as it becomes smaller", {"size": 4}, 1, 3 * 4 - 2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "stride", "pairs"), [row[1:] for row in ALONG], ids=[row[0] for row in ALONG])
+def test_convolutions_over_resized_images_form_the_fewest_pairs(options, stride, pairs):
+    layer = nn.Conv2d(2, 3, 3, stride=stride, padding=1)
+    assert products(lambda layer, x: layer(F.interpolate(x, **options)), (1, 2, 8, 8), layer=layer) == 6 * pairs**2
 
 
 @pytest.mark.parametrize("times", [3, 7, 40, 41, 47, 55, 61, 82])

@@ -135,6 +135,7 @@ def test_bodies_decided_by_data_and_foreign_operators_stay_uncovered(tmp_path):
     assert workload.uncovered_counts() == {"If": 1, "com.example.Fancy": 1, "Relu (shape not known)": 1}
     assert any("If (1)" in sentence for sentence in workload.assumptions)
     assert any("'z'" in sentence for sentence in workload.assumptions)
+    assert any("--input-value c=VALUE" in sentence for sentence in workload.assumptions)
 
 
 def test_weights_in_a_missing_file_beside_are_not_needed_but_small_constants_are(tmp_path):
@@ -248,6 +249,18 @@ def test_a_scan_runs_its_body_once_for_each_row_of_its_input(tmp_path):
     cases = [call.case for call in workload.calls if call.case is not None]
     assert sum(dict(case.axes).get("elements") == 4 for case in cases) >= 10
     assert not workload.uncovered_counts()
+
+
+def test_what_a_scan_carries_decides_nothing(tmp_path):
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "row"], ["total"])], "body", [value("sum", [4]), value("row", [4])],
+        [value("total", [4])],
+    )  # fmt: skip
+    node = helper.make_node("Scan", ["start", "x"], ["end"], body=body, num_scan_inputs=1)
+    inputs = [value("start", [4]), value("x", [10**6, 4])]
+    workload = capture_onnx(saved(tmp_path, [node], inputs, [value("end", [4])]))
+    assert workload.uncovered_counts() == {"Scan": 1}
+    assert not any("--input-value" in sentence for sentence in workload.assumptions)
 
 
 def test_everything_that_is_missing_is_asked_for_at_once(tmp_path):

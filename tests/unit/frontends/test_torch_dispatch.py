@@ -256,6 +256,15 @@ def test_a_forward_pass_that_turns_gradients_off_itself_has_no_training_step(con
     assert captured(lambda: Session(4, 4), (2, 4)).calls
 
 
+def test_a_forward_pass_that_leaves_gradients_on_has_a_training_step():
+    class Session(torch.nn.Linear):
+        @torch.inference_mode(False)
+        def forward(self, x):
+            return super().forward(x)
+
+    assert names(captured(lambda: Session(4, 4), (2, 4), step="train"), "backward")
+
+
 def test_a_model_without_parameters_is_differentiated_by_its_inputs():
     workload = captured(lambda: torch.relu, (4,), step="train")
     assert "aten.threshold_backward.default" in names(workload, "backward")

@@ -7,6 +7,7 @@ from itertools import combinations
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns, count
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge
 from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions
+from nearpeak.bounds.simplify.product_orders import alike_operands, may_share
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.transpose_symmetry import Pair
 from nearpeak.bounds.simplify.value_graph import Graph
@@ -53,7 +54,7 @@ class _Order:
         assert isinstance(node.options, Product)
         self._labels, self._out = node.options.labels, node.options.out
         self._filled, self._taking, self._patterns = filled, taking, patterns
-        self._alike = tuple(map(node.inputs.index, node.inputs))
+        self._alike = alike_operands(graph, node)
         self._picked = [
             {labels[axis] for axis in picked_dimensions(graph, source)}
             for source, labels in zip(node.inputs, self._labels, strict=True)
@@ -83,8 +84,8 @@ class _Order:
         return best[frozenset(every)]
 
     def _parts(self, best: Mapping[frozenset[int], int], left: frozenset[int], right: frozenset[int]) -> int:
-        """Return the multiply-adds within two parts; of parts with an operand in common, those of the larger."""
-        shared = {self._alike[i] for i in left} & {self._alike[i] for i in right}
+        """Return the multiply-adds within two parts; of parts that may share a product, those of the larger."""
+        shared = may_share([self._alike[i] for i in left], [self._alike[i] for i in right])
         return max(best[left], best[right]) if shared else best[left] + best[right]
 
     def _step(

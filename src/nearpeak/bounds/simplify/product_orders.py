@@ -1,11 +1,12 @@
 """Cost of the cheapest contraction order of a product of several operands."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 
-from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions
+from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions, source_of
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.triangular_zeros import filled
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -36,8 +37,13 @@ def cost(
         for place, (number, labels) in enumerate(zip(node.inputs, options.labels, strict=True))
         if adds_up(graph, number)
     )
-    alike = tuple(map(node.inputs.index, node.inputs))
-    return _cheapest(options, shapes, empty, wanted, picking, alike)
+    return _cheapest(options, shapes, empty, wanted, picking, alike_operands(graph, node))
+
+
+def alike_operands(graph: Graph, node: Node) -> tuple[int, ...]:
+    """Return for each operand the first one that moves elements of the same node."""
+    sources = [source_of(graph, number) for number in node.inputs]
+    return tuple(map(sources.index, sources))
 
 
 _Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
@@ -52,8 +58,8 @@ def _cheapest(
     """Return the least multiply-adds, and the other arithmetic that goes with them.
 
     Operands of `picking` only pick elements, along those labels, of what they are multiplied by; sums along others are
-    of products where that is multiplied element by element. Parts that have an operand of `alike` in
-    common may be formed together, so that the smaller counts nothing.
+    of products where that is multiplied element by element. Of parts that may have a product in common, by the numbers
+    of their operands in `alike`, the smaller counts nothing.
     """
     sizes = _extents(options, shapes)
     operands, out = [frozenset(operand_labels) for operand_labels in options.labels], frozenset(options.out)
@@ -93,11 +99,20 @@ def _cheapest(
                     step = 0 if picks else _products(labels, sizes, known)
                     more = (step, 0) if labels != left(members) else (0, step)
                     parts = [best[left_part], best[right_part]]
-                    if not {alike[i] for i in left_part}.isdisjoint(alike[i] for i in right_part):
+                    if may_share([alike[i] for i in left_part], [alike[i] for i in right_part]):
                         parts = [max(parts)]
                     ways.append((sum(part[0] for part in parts) + more[0], sum(part[1] for part in parts) + more[1]))
             best[members] = min(ways)
     return best[frozenset(every)]
+
+
+def may_share(left: Sequence[int], right: Sequence[int]) -> bool:
+    """Say whether two parts of a product may have a product of operands in common: two of these, or one twice.
+
+    >>> may_share((1, 2), (2, 3)), may_share((1, 2), (2, 1, 3)), may_share((1, 1), (1, 1))
+    (False, True, True)
+    """
+    return not set(left).isdisjoint(right) and (Counter(left) & Counter(right)).total() > 1
 
 
 def _extents(options: Product, shapes: Iterable[tuple[int, ...]]) -> dict[int, int]:

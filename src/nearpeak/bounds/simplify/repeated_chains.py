@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
+from nearpeak.bounds.simplify.product_orders import may_share
 from nearpeak.bounds.simplify.product_sums import Term, contracts, merged, opened
 from nearpeak.bounds.simplify.shared_operands import opened_alone
 from nearpeak.bounds.simplify.value_graph import Graph
@@ -17,8 +18,8 @@ _MOST_FACTORS = 48
 def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tuple[list[int], int]]:
     """Return the products of each chain, and multiply-adds that no order of forming them goes below.
 
-    Each way of forming a chain ends with a product of two parts and forms both of them; where a factor stands in both,
-    the smaller part may come with the larger.
+    Each way of forming a chain ends with a product of two parts and forms both of them; where two factors stand in
+    both, the smaller part may come with the larger.
     """
     users: dict[int, list[int]] = {number: [-1] for number in roots}
     for number in live:
@@ -103,7 +104,7 @@ def _least(factors: tuple[int, ...], sizes: tuple[int, ...]) -> int:
             ways = []
             for middle in range(first + 1, last):
                 left, right = least[first, middle], least[middle, last]
-                shared = not set(factors[first:middle]).isdisjoint(factors[middle:last])
+                shared = may_share(factors[first:middle], factors[middle:last])
                 step = sizes[first] * sizes[middle] * sizes[last]
                 ways.append((max(left, right) if shared else left + right) + step)
             least[first, last] = min(ways)

@@ -1,5 +1,6 @@
 """Products over resized images: each tap meets each element of the image that it was made of once."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -16,33 +17,44 @@ from nearpeak.bounds.simplify.value_graph import Graph, Node
 def resampled_products(graph: Graph, node: Node, products: int) -> int:
     """Return the multiply-adds of a product with matrices of weights, whose own arithmetic is none of unknown numbers.
 
-    What else is multiplied may be multiplied first; no more pairs are needed than those of positions that some weight
-    joins.
+    Each dimension of an image can be resized before what is unknown is multiplied, or after it, or the taps that meet
+    one element can be added up before: the way that forms fewest pairs counts, of pairs that some weight joins.
 
     Args:
-        products: multiply-adds in the cheapest order, in which weights take none.
+        products: multiply-adds in the cheapest order, in which weights take none and join all pairs.
     """
     assert isinstance(node.options, Product)
     sizes: dict[int, int] = {}
     unknown: list[set[int]] = []
-    share = Fraction(1)
+    weights: list[tuple[int, Sequence[int]]] = []
     for operand, labels in zip(node.inputs, node.options.labels, strict=True):
         sizes |= dict(zip(labels, graph[operand].shape, strict=True))
-        if not is_weights(graph, operand):
+        if is_weights(graph, operand):
+            weights.append((operand, labels))
+        else:
             unknown.append(set(labels))
-            continue
-        share *= _met(graph, operand, [label not in node.options.out for label in labels])
     if len(unknown) < 2:
         return 0
     first = prod(sizes[label] for label in set().union(*unknown))
-    return int((min(products, first) if products else first) * share)
+    shares = (
+        _joined_share(graph, operand, [tuple(label in factor for factor in unknown) for label in labels])
+        for operand, labels in weights
+    )
+    return int((min(products, first) if products else first) * prod(shares, start=Fraction(1)))
 
 
-def _met(graph: Graph, number: int, summed: list[bool]) -> Fraction:
-    """Return for which share of the positions that are summed over some weight of the others is not 0."""
-    others = tuple(axis for axis, is_summed in enumerate(summed) if not is_summed)
-    pairs = _elements(graph, number).any(axis=others)
-    return Fraction(int(pairs.sum()), max(pairs.size, 1))
+def _joined_share(graph: Graph, number: int, owners: Sequence[tuple[bool, ...]]) -> Fraction:
+    """Return the fewest pairs that some weight joins over the fewest pairs of positions.
+
+    Args:
+        owners: by dimension of the matrix, which unknown factors vary along it.
+    """
+    elements = _elements(graph, number)
+    pairs = [
+        elements.any(axis=tuple(axis for axis, others in enumerate(owners) if others == left_out))
+        for left_out in set(owners)
+    ]
+    return Fraction(min(int(joined.sum()) for joined in pairs), max(min(joined.size for joined in pairs), 1))
 
 
 def _elements(graph: Graph, number: int) -> Any:

@@ -18,7 +18,8 @@ VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dr
 """Nodes that only rename their first input when the file is run for inference."""
 _OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
 """Nodes with data-dependent output sizes, whose rules do not need them."""
-_BODIES = ("If", "Loop", "Scan")
+_BODIES = {"If": 1, "Loop": 2, "Scan": 0}
+"""Operators with bodies, and how many of their inputs, the first ones, decide what runs."""
 _LARGEST_CONSTANT_COUNT = 64
 
 
@@ -207,7 +208,8 @@ class _Walk:
         """Return the name under which the node is uncovered, empty when it may be matched."""
         if node.op_type in _BODIES:
             self._bodies.append(node.op_type)
-            self._deciding |= dict.fromkeys(name for name in node.input[:2] if name in self._graph.inputs)
+            deciding = node.input[: _BODIES[node.op_type]]
+            self._deciding |= dict.fromkeys(name for name in deciding if name in self._graph.inputs)
             return str(node.op_type)
         if node.domain not in ("", "ai.onnx"):
             return self._foreign(node)

@@ -62,7 +62,7 @@ def train(
 
 
 def runs_without_gradients(function: Any) -> bool:
-    """Return whether a function is decorated with `torch.no_grad` or `torch.inference_mode`.
+    """Return whether a function is decorated with `torch.no_grad` or `torch.inference_mode`, not with its mode off.
 
     Source: PyTorch, torch/utils/_contextlib.py, context_decorator: the wrapper holds the `clone` of the context.
     """
@@ -71,7 +71,8 @@ def runs_without_gradients(function: Any) -> bool:
     while function is not None:
         for cell in getattr(function, "__closure__", None) or ():
             with suppress(ValueError):  # nothing is in it
-                if isinstance(getattr(cell.cell_contents, "__self__", None), (torch.no_grad, torch.inference_mode)):
+                context = getattr(cell.cell_contents, "__self__", None)
+                if isinstance(context, (torch.no_grad, torch.inference_mode)) and getattr(context, "mode", True):
                     return True
         function = getattr(function, "__wrapped__", None)
     return False
