@@ -66,7 +66,7 @@ def product_costs(
             products, sums = (amount * (extent + 1) // (2 * extent) for amount in (products, sums))
             name = "symmetric_product"
         if any(is_weights(graph, operand) for operand in node.inputs):
-            products = resampled_products(graph, node, products)
+            products = resampled_products(graph, node, cost(graph, node, zeros=False)[0])
         elif known is not None:
             least = live_products(graph, number, known, patterns, pair)
             sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")

@@ -21,7 +21,7 @@ def resampled_products(graph: Graph, node: Node, products: int) -> int:
     one element can be added up before: the way that forms fewest pairs counts, of pairs that some weight joins.
 
     Args:
-        products: multiply-adds in the cheapest order, in which weights take none and join all pairs.
+        products: multiply-adds in the cheapest order where weights take none and may all be other than 0.
     """
     assert isinstance(node.options, Product)
     sizes: dict[int, int] = {}
