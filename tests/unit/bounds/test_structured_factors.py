@@ -5,6 +5,7 @@ import torch
 from tests.unit.bounds.evaluate import captured, close, results
 from torch import nn
 
+from nearpeak.bounds.simplify import element_patterns
 from nearpeak.bounds.step.step_bound import least_work
 
 ROWS, COLUMNS, OUT = 6, 8, 5
@@ -121,3 +122,12 @@ def test_one_step_from_zero_with_inputs_that_repeat_takes_no_products():
     work = least_work(captured(Net(run), torch.empty(1, 4, 1), torch.empty(48, 8), torch.empty(48, 16)))[1].simplified
     assert matrix_products(work) == 0
     assert work.read_bytes == 4 * (4 + 32 * 8)
+
+
+def test_elements_picked_of_a_product_too_large_to_write_down_raise_no_bound(monkeypatch):
+    def run(x, w, ids):
+        return (x @ w).gather(-1, ids)
+
+    workload = captured(Net(run), torch.empty(64, 8), torch.empty(8, 128), torch.empty(64, 1).long())
+    monkeypatch.setattr(element_patterns, "_MOST_WRITTEN", 64 * 128 - 1)
+    assert matrix_products(least_work(workload)[1].simplified) == 0

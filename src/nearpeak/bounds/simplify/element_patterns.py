@@ -194,7 +194,9 @@ class Patterns:
         return self.once(("diagonal", rank, extent, offset), build)
 
     def first(self, shape: tuple[int, ...], axes: Sequence[int]) -> ElementSet:
-        """Return the elements at the first position along some dimensions."""
+        """Return the elements at the first position along some dimensions; none where these are too many to write."""
+        if prod(shape[axis] for axis in axes) > _MOST_WRITTEN:
+            return self.empty(len(shape))
 
         def build() -> Any:
             elements = np.zeros([n if axis in axes else 1 for axis, n in enumerate(shape)], dtype=bool)
