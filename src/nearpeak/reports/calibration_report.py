@@ -8,7 +8,7 @@ from typing import Any
 
 from nearpeak.core.answers.calibration import Design, GroupFit, RejectedRow
 from nearpeak.core.systems.fabric import TransferFit
-from nearpeak.core.systems.stack import StackFit
+from nearpeak.core.systems.stack import CONFIRMED_RATIO, StackFit
 from nearpeak.core.work.target import Target
 from nearpeak.reports.document import Block, Document, Heading, Table, columns
 from nearpeak.units import counted, show
@@ -172,7 +172,9 @@ def stack_document(fit: StackFit) -> Document:
     ]
     doubt = "" if stack.is_confirmed else (
         ". No host times meet these steps, so that the stack is not confirmed and intervals stay wide: is the plan the "
-        "one that ran?"
+        "one that ran?" if fit.after_ratio > CONFIRMED_RATIO else
+        ". As many host times as steps were fitted, which confirms nothing: intervals stay wide until a further "
+        "measured step agrees"
     )  # fmt: skip
     return Document(
         title=stack.title,

@@ -1,17 +1,20 @@
 """`nearpeak plan train`: verdict, parts that add up, memory, edits, files, and one-line errors."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
-from nearpeak.api.training.job_plan import plan_training
+from nearpeak.api.training.job_plan import plan_training, stated_plan
+from nearpeak.api.training.stack_calibration import stack_text
 from nearpeak.cli import application
 from nearpeak.core.systems.plan_words import batch_of, check_batch, plan_words, training_plan_of
 from nearpeak.core.systems.training_plan import TrainingPlan
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.farm.kinds import KINDS
 from nearpeak.reports.systems.training_plan_report import difference_of
+from nearpeak.systems.training.stack_files import stack_of
 from nearpeak.targets.clusters import cluster_of
 
 PLAN = ("plan", "train", "llama-3.2-1b", "--on", "8xh100_sxm", "--sequence", "2048", "--global-batch", "32")
@@ -161,10 +164,12 @@ def test_experts_that_are_loaded_unevenly_take_longer_and_more_memory(tmp_path):
 @pytest.mark.parametrize(("model", "load", "message"), [
     ("qwen3-30b-a3b", "zip", "is not balanced, uniform"), ("llama-3.2-1b", "uniform", "has no experts; leave it out"),
     ("qwen3-30b-a3b", "zipf slope=1", "no option 'slope'"), ("qwen3-30b-a3b", "weights.csv", "holds 127 numbers, but"),
+    ("qwen3-30b-a3b", "none.csv", "one of them above 0"), ("qwen3-30b-a3b", "below.csv", "must be at least 0"),
 ])  # fmt: skip
 def test_a_load_that_is_none_is_refused(model, load, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "weights.csv").write_text("1 " * 127, "utf-8")
+    for name, first, count in (("weights", 1, 127), ("none", 0, 128), ("below", -1, 128)):
+        (tmp_path / f"{name}.csv").write_text(f"{first} " + f"{max(first, 0)} " * (count - 1), "utf-8")
     done = CliRunner().invoke(application(), ["plan", "train", model, *EXPERTS[3:], "--expert-load", load])
     assert isinstance(done.exception, SpecError), done.output
     assert message in str(done.exception)
@@ -268,3 +273,25 @@ def test_a_plan_that_does_not_fit_is_told_what_would():
 def test_a_cluster_beyond_all_is_refused():
     words = ("plan", "train", "llama-3-8b", "--on", "99999999999xh100_sxm", "--fabric", "ib400", "--parallel", "tp=8")
     assert "at most 1,048,576 devices" in str(CliRunner().invoke(application(), words).exception)
+
+
+def test_a_stack_file_keeps_the_memory_rules_of_its_framework_and_writes_traces(tmp_path):
+    file, folder = tmp_path / "mine.toml", tmp_path / "traces"
+    file.write_text(stack_text(stack_of("fsdp-composer")), "utf-8")
+    words = ("plan", "train", "llama-3.2-1b", "--on", "8xh100_sxm", "--sequence", "512", "--global-batch", "16",
+             "--parallel", "zero=3", "--json", "--stack")  # fmt: skip
+    own, shipped = (
+        json.loads(CliRunner().invoke(application(), [*words, stack, *more]).stdout)
+        for stack, more in ((str(file), ("--chakra-out", str(folder))), ("fsdp-composer", ()))
+    )
+    assert own["plan"] == shipped["plan"]
+    assert own["memory"] == shipped["memory"]
+    assert len(list(folder.glob("*.et"))) == 8
+
+
+def test_plans_in_python_take_the_units_of_the_device_and_refuse_a_load_of_no_experts():
+    cluster = cluster_of("8xv100_sxm")
+    plan = stated_plan("tp=2,zero=1", cluster, stack="megatron-lm", sequence=512, global_batch=16)
+    assert plan.precision == "fp16"
+    with pytest.raises(SpecError, match=r"llama-3\.2-1b has no experts"):
+        plan_training("llama-3.2-1b", cluster, replace(plan, expert_load="uniform"), with_edits=False)

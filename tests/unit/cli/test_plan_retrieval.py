@@ -11,6 +11,7 @@ from nearpeak.cli import application
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NearpeakError
 from nearpeak.frontends.files.saved_workload import save_text
+from nearpeak.prediction.host_costs import eager_cost
 
 PLAN = ("plan", "retrieval", "1Mx32", "--on", "h100_sxm", "--qps", "2000", "--p99", "20ms")
 
@@ -56,7 +57,9 @@ def test_a_ranker_is_a_second_stage(data, tmp_path):
     assert page.read_text("utf-8").startswith("<!doctype html>")
     found = json.loads(CliRunner().invoke(application(), [*PLAN, *data, *words[:4], "--json"]).stdout)
     assert found["best"]["ranker_count"] == 1
-    assert found["rank_s"]["64"] == pytest.approx(64 * found["rank_s"]["1"])
+    assert found["rank_s"]["64"] == pytest.approx(2 * found["rank_s"]["32"])
+    assert found["rank_s"]["1"] == pytest.approx(eager_cost(2, 2, 0).usual_s)  # small steps wait for the host
+    assert min(found["batch_s"].values()) > eager_cost(1, 1, 0).usual_s
 
 
 @pytest.mark.parametrize(("words", "message"), [

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearpeak.base.identity_key import Same
+from nearpeak.core.answers.execution_time import ExecutionTime
 from nearpeak.core.federated.client_fleet import ClientCost, ClientGroup, Fleet
 from nearpeak.core.federated.federation_answer import FleetChange, LearningCurve, PlannedFederation, PolicyOutcome
 from nearpeak.core.federated.round_rules import SelectionPolicy, ServerRule
@@ -117,22 +118,18 @@ def _cost(group: ClientGroup, batch: int, workload: Workload | None) -> ClientCo
 def _predicted_step(target: str, workload: "Same[Workload]") -> ClientCost:
     """Return time and power of a whole training step on a board in a mode, as its source submits it."""
     from nearpeak.api.achievable_time import predict
-    from nearpeak.api.questions import analyze
+    from nearpeak.api.submitted_step import submitted_step
     from nearpeak.targets import target_of
 
     device = target_of(target)
-    analysis = analyze(workload.held, device)
-    answer = analysis.targets[0]
-    time = next((mode for mode in answer.executions if mode.mode == analysis.execution), None)
-    step = predict(workload.held, device)
-    estimate = time or step
+    time, step = submitted_step(workload.held, device), predict(workload.held, device)
     drawn_j = None if step.energy is None else step.energy.energy_j
-    energy_j = drawn_j if time is None else time.energy_j
+    energy_j, mode = (time.energy_j, time.mode) if isinstance(time, ExecutionTime) else (drawn_j, "in order")
     return ClientCost(
-        sample_s=estimate.time_s, low_s=estimate.low_s, high_s=estimate.high_s,
-        busy_w=None if energy_j is None else energy_j / estimate.time_s,
+        sample_s=time.time_s, low_s=time.low_s, high_s=time.high_s,
+        busy_w=None if energy_j is None else energy_j / time.time_s,
         idle_w=None if step.energy is None else step.energy.parts_j.get("idle", 0.0) / step.time_s,
-        source=f"predicted training step of {workload.held.name} on {target}, {analysis.execution or 'in order'}",
+        source=f"predicted training step of {workload.held.name} on {target}, {mode}",
     )  # fmt: skip
 
 

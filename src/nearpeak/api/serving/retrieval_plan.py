@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nearpeak.core.answers.execution_time import ExecutionTime
 from nearpeak.core.systems.retrieval_answer import PlannedRetrieval, RecallPoint
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -50,6 +51,7 @@ def plan_retrieval(
     from nearpeak.api.achievable_time import predict
     from nearpeak.core.work.dtype import dtype_of
     from nearpeak.ops import case
+    from nearpeak.prediction.host_costs import eager_cost
     from nearpeak.systems.serving.retrieval.recall_curve import least_points, recall_curve
     from nearpeak.systems.serving.retrieval.service_search import Wanted, cheapest_services
     from nearpeak.systems.serving.retrieval.tandem_queue import VectorSet, index_times
@@ -65,8 +67,10 @@ def plan_retrieval(
     sample, queries, source = _sample(data, width_count)
     points = tuple(curve) or recall_curve(sample, queries, min(found_count, MEASURED))
 
-    def duration(kernel: Case) -> float:
-        return predict(kernel, target).time_s
+    host = eager_cost(call_count=1, kernel_count=1, view_count=0, target=target)
+
+    def duration(kernel: Case) -> float:  # a batch begins when the host has it, so that nothing hides the submission
+        return host.usual_s + predict(kernel, target).time_s
 
     wanted = Wanted(
         rate_per_s=rate_per_s, limit_s=limit_s, capacity_bytes=target.dram.capacity_bytes,
@@ -86,7 +90,8 @@ def plan_retrieval(
         candidate_count=0 if ranker is None else ranker.candidate_count, best=options[0], others=tuple(options[1:]),
         curve=points, curve_source=source, batch_s=dict(zip(times.batch_count, times.seconds_s, strict=True)),
         rank_s={} if rank is None else dict(zip(rank.batch_count, rank.seconds_s, strict=True)),
-        low_ratio=whole.low_s / whole.time_s, high_ratio=whole.high_s / whole.time_s,
+        low_ratio=(host.low_s + whole.low_s) / (host.usual_s + whole.time_s),
+        high_ratio=(host.high_s + whole.high_s) / (host.usual_s + whole.time_s),
         usd_per_device_hour=usd_per_device_hour,
     )  # fmt: skip
 
@@ -113,18 +118,24 @@ def ranker_of(model: str, candidates: int, batch: int = 0) -> Ranker:
 
 
 def _rank_times(ranker: Ranker, target: Target) -> "BatchTimes":
-    """Return the time of ranking by queries: between captured batches linear, beyond the last by its items."""
+    """Return the time of ranking by queries: of the device, or of the host that submits a step, whichever is longer.
+
+    The device's time is linear between captured batches, and follows the items beyond the last; the host's is the same.
+    """
     import numpy as np
 
-    from nearpeak.api.achievable_time import predict
+    from nearpeak.api.submitted_step import submitted_step
     from nearpeak.systems.serving.inference_server.batch_queue import BatchTimes
     from nearpeak.systems.serving.retrieval.tandem_queue import MOST_BATCH
 
     items = [float(count) for count in ranker.item_count]
-    times_s = [predict(step, target).time_s for step in ranker.steps]
+    steps = [submitted_step(step, target) for step in ranker.steps]
+    host_s = max(step.host_s if isinstance(step, ExecutionTime) else 0.0 for step in steps)
+    times_s = [step.device_s if isinstance(step, ExecutionTime) else step.time_s for step in steps]
     sizes = [size for size in (1, 2, 4, 8, 16, 32, 64) if size <= MOST_BATCH]
     item_counts = np.array(sizes, np.float64) * ranker.candidate_count
-    seconds = np.interp(item_counts, items, times_s) * np.maximum(item_counts / items[-1], 1.0)
+    device_s = np.interp(item_counts, items, times_s) * np.maximum(item_counts / items[-1], 1.0)
+    seconds = np.maximum(device_s, host_s)
     return BatchTimes(batch_count=tuple(sizes), seconds_s=tuple(seconds.tolist()))
 
 

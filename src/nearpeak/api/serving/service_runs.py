@@ -54,7 +54,7 @@ class Service:
         settings = self.question.settings
         if settings.rank_wait_count and self.layout.attention_dp == 1:
             raise SpecError(
-                "--settings rank_wait: is of attention data-parallel ranks; state them, e.g. "
+                "--settings rank_wait: there are no attention data-parallel ranks to wait for; state some, e.g. "
                 "--parallel tp=8,ep=8,attention_dp=8"
             )
         longest = max(settings.context_token_count, self.question.longest_context(), 2)

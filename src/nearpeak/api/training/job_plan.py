@@ -32,17 +32,11 @@ FRONT_STEPS = 16
 """Parts of a device's memory by which plans that leave more of it free are told apart."""
 CONTEXT_BYTES = 1 << 30
 """Driver context, libraries and communicators of one process: 0.6 to 1.5 GB, an assumption of nearpeak."""
-FRAMEWORKS = {
-    "megatron-lm": "megatron-lm", "megatron-lm-2022": "megatron-lm", "megatron-bridge": "megatron-lm",
-    "megatron-deepspeed-2022": "deepspeed", "fsdp-composer": "fsdp2", "torchtitan": "fsdp2", "pytorch-eager": "fsdp2",
-    "ddp-apex": "ddp",
-}  # fmt: skip
-"""Framework whose rules of memory a software stack follows."""
 
 
 def plan_training(
     model: str | TransformerShape, cluster: Cluster, plan: TrainingPlan | None = None, *, stack: str = "megatron-lm",
-    sequence: int = 0, global_batch: int = 0, precision: str = "bf16", usd_per_device_hour: float | None = None,
+    sequence: int = 0, global_batch: int = 0, precision: str = "", usd_per_device_hour: float | None = None,
     goodput: GoodputReport | None = None, optimizer: str = "adamw", expert_load: str = "balanced",
     with_edits: bool = True,
 ) -> PlannedTraining:  # fmt: skip
@@ -50,18 +44,23 @@ def plan_training(
 
     Args:
         model: shape, model name or path of a config.json.
-        sequence, global_batch, precision, expert_load: of the search; a plan states its own.
+        sequence, global_batch, precision, expert_load: of the search; a plan states its own. Without a precision it
+            is that of `usual_precision`.
         goodput: shares of a long run, which the cost then counts.
         optimizer: adamw, or words of a second-order method, whose time is stated beside the step.
 
     Raises:
-        SpecError: no plan fits, degrees do not divide the model, or figures are missing.
+        SpecError: no plan fits, degrees do not divide the model, figures are missing, or a load is of experts that the
+            model lacks.
     """
     from nearpeak.frontends.huggingface.transformer_models import shape_of
     from nearpeak.targets import target_of
 
     shape = shape_of(model) if isinstance(model, str) else model
-    _check_precision(plan.precision if plan else precision, target_of(cluster.target))
+    precision = plan.precision if plan else precision or usual_precision(cluster)
+    _check_precision(precision, target_of(cluster.target))
+    if shape.experts is None and (plan.expert_load if plan else expert_load) != "balanced":
+        raise SpecError(f"--expert-load: {shape.name} has no experts; leave it out")
     device_bytes = target_of(cluster.target).dram.capacity_bytes
     time = _time_of(shape, cluster, stack)
     search = None
@@ -109,16 +108,19 @@ def usual_precision(cluster: Cluster) -> str:
 
 def stated_plan(
     words: str, cluster: Cluster, *, stack: str, sequence: int, global_batch: int = 0, tokens_per_step: float = 0.0,
-    precision: str = "bf16", expert_load: str = "balanced",
+    precision: str = "", expert_load: str = "balanced",
 ) -> TrainingPlan:  # fmt: skip
     """Return the plan that words state for a cluster, by the memory rules of the framework that a stack runs.
 
     Raises:
         SpecError: a word is unknown or stated twice, or the degrees do not make up the devices.
     """
+    from nearpeak.systems.training.stack_files import stack_of
+
     return training_plan_of(
         words, cluster.device_count, sequence=sequence, global_batch=global_batch, tokens_per_step=tokens_per_step,
-        precision=precision, defaults={"framework": FRAMEWORKS.get(stack, "megatron-lm"), "expert_load": expert_load},
+        precision=precision or usual_precision(cluster),
+        defaults={"framework": stack_of(stack).framework, "expert_load": expert_load},
     )  # fmt: skip
 
 
@@ -136,8 +138,9 @@ def _nearest_change(
 def _space(cluster: Cluster, stack: str, sizes: tuple[int, int, str], expert_load: str) -> "PlanSpace":
     """Return the plans among which a search looks: sequence, global batch and precision are given."""
     from nearpeak.systems.training.plan_search.plan_space import PlanSpace
+    from nearpeak.systems.training.stack_files import stack_of
 
-    framework = FRAMEWORKS.get(stack, "megatron-lm")
+    framework = stack_of(stack).framework
     shardings = {"fsdp2": ("fsdp",), "ddp": ("none",), "deepspeed": ("zero1", "zero3")}.get(framework, ("zero1",))
     return PlanSpace(
         device_count=cluster.device_count, fast_count=fast_count(cluster), global_batch=sizes[1], sequence=sizes[0],

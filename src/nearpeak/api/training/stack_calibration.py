@@ -115,6 +115,7 @@ def stack_text(stack: Stack) -> str:
         f"uncertainty = {float(stack.uncertainty_ratio)}",
         f"attention = {canonical_json(stack.attention)}",
         f"fusions = {canonical_json(stack.fusions)}",
+        f"framework = {canonical_json(stack.framework)}",
         f"source = {canonical_json(stack.source)}",
     ]
     return "\n".join(lines) + "\n"

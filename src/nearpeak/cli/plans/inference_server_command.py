@@ -83,16 +83,17 @@ def _predictor(on: str) -> "Callable[[str], float]":
     """Return the function that predicts the time of a captured step on a device."""
 
     def predicted_s(file: str) -> float:
-        from nearpeak.api.achievable_time import predict
         from nearpeak.api.questions import capture
+        from nearpeak.api.submitted_step import submitted_step
         from nearpeak.core.work.workload import Workload
+        from nearpeak.targets import target_of
 
         if not on:
             raise SpecError(f"--times {file}: is a captured step; name the device, --on TARGET")
         work = capture(file)
         if not isinstance(work, Workload):
             raise SpecError(f"--times {file}: is no captured step")
-        return predict(work, on).time_s
+        return submitted_step(work, target_of(on)).time_s
 
     return predicted_s
 

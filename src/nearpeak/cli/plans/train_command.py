@@ -2,6 +2,7 @@
 
 import re
 import sys
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from nearpeak.core.systems.goodput import GoodputReport
     from nearpeak.core.systems.training_job import PlannedTraining
 
-_SEQUENCE_LENGTH = 4096
-"""Tokens per sequence of a language model unless stated."""
+_SEQUENCE_LENGTH, _STACK_OF_SHAPES = 4096, "megatron-lm"
+"""Tokens per sequence and software stack of a language model unless stated."""
 _ON = typer.Option(..., "--on", help="Devices: count and target, e.g. 64xh100_sxm; a target alone is one device.")
 _FABRIC = typer.Option("", "--fabric", help="Network between nodes (ib400, ib_hdr:4, …), or a TOML file.")
 _PLAN = typer.Option(
@@ -109,7 +110,7 @@ def train(
     other = None if against is None else report.difference_of(planned, before, str(against))
     _write_files(planned, html, trace_out)
     if chakra_out is not None:
-        _write_chakra(model, planned, cluster, chakra_out)
+        _write_chakra(model, planned, cluster, stack or _STACK_OF_SHAPES, chakra_out)
     if as_json:
         sys.stdout.write(report.to_json(planned) + "\n")
     else:
@@ -120,7 +121,7 @@ def _of_shape(
     model: str, cluster: "Cluster", words: str, tokens_per_step: str, settings: dict[str, Any]
 ) -> "PlannedTraining":
     """Return the plan of a language model, whose layers follow from its extents."""
-    from nearpeak.api.training.job_plan import plan_training, stated_plan, usual_precision
+    from nearpeak.api.training.job_plan import plan_training, stated_plan
     from nearpeak.core.systems.plan_words import batch_of, check_batch
     from nearpeak.frontends.huggingface.transformer_models import shape_of
 
@@ -128,7 +129,7 @@ def _of_shape(
         shape_of(model)  # a name that nobody knows is the nearer cause
         raise SpecError(f"{model}: --batch is for captured models; a language model takes --global-batch")
     sequence, global_batch = settings["sequence"] or _SEQUENCE_LENGTH, settings["global_batch"]
-    precision, stack = settings["precision"] or usual_precision(cluster), settings["stack"] or "megatron-lm"
+    precision, stack = settings["precision"], settings["stack"] or _STACK_OF_SHAPES
     check_batch(tokens := _tokens_of(tokens_per_step), sequence, global_batch)
     plan, load = None, _load_of(model, settings["expert_load"])
     if words:
@@ -160,6 +161,8 @@ def _load_of(model: str, text: str) -> str:
             shares = [float(word) for word in words]
             if len(shares) != experts.count:
                 raise SpecError(f"{text}: holds {len(shares)} numbers, but {model} has {experts.count} experts")
+            if min(shares) < 0 or not 0 < max(shares) < inf:
+                raise SpecError(f"{text}: the numbers of experts must be at least 0, and one of them above 0")
             text = "histogram weights=" + ",".join(str(round(1e6 * share / max(shares))) for share in shares)
     if text.split()[:1] not in (["uniform"], ["zipf"], ["histogram"]):
         raise SpecError(
@@ -200,11 +203,11 @@ def _write_files(planned: "PlannedTraining", html: Path | None, trace_out: Path 
         sys.stderr.write(f"wrote {trace_out}\n")
 
 
-def _write_chakra(model: str, planned: "PlannedTraining", cluster: "Cluster", folder: Path) -> None:
+def _write_chakra(model: str, planned: "PlannedTraining", cluster: "Cluster", stack: str, folder: Path) -> None:
     """Write the trace of every rank, and say how much they are."""
     from nearpeak.api.training.chakra_traces import write_chakra_traces
 
-    paths = write_chakra_traces(model, planned.plan, cluster, folder, planned.time.stack)
+    paths = write_chakra_traces(model, planned.plan, cluster, folder, stack)
     size = sum(path.stat().st_size for path in paths)
     sys.stderr.write(f"wrote {len(paths) - 1} traces and {paths[-1].name} to {folder}, {show(float(size), 'B')}\n")
 

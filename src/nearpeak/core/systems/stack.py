@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
+from nearpeak.core.systems.training_plan import FRAMEWORKS
 from nearpeak.errors import SpecError
+
+CONFIRMED_RATIO = 0.12
+"""Mean error up to which measured steps confirm a stack: what the interval of a confirmed one holds of other
+installations, 1.645 times INSTALLATION_SPREAD of step intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,8 @@ class Stack:
     """Host time of launching one graph."""
     fusions: str = "megatron-lm"
     """Set of fused kernels, a name of `FUSIONS` of transformer layouts."""
+    framework: str = "megatron-lm"
+    """Framework whose rules of memory it follows, one of FRAMEWORKS of training plans."""
     has_dropout: bool = False
     """Whether hidden states and attention drop elements."""
     attention: str = "as-predicted"
@@ -51,6 +58,8 @@ class Stack:
         for name in ("launch_s", "further_launch_s", "micro_batch_s", "step_s", "graph_launch_s"):
             if getattr(self, name) < 0:
                 raise SpecError(f"stack {self.name}: {name}={getattr(self, name):g} must be at least 0")
+        if self.framework not in FRAMEWORKS:
+            raise SpecError(f"stack {self.name}: framework={self.framework!r} is not one of {', '.join(FRAMEWORKS)}")
         if self.uncertainty_ratio < 1:
             raise SpecError(f"stack {self.name}: uncertainty_ratio={self.uncertainty_ratio:g} must be at least 1")
 

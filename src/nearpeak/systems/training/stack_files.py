@@ -28,6 +28,7 @@ _PLAIN = {
     "dropout": bool,
     "confirmed": bool,
     "fusions": str,
+    "framework": str,
     "attention": str,
 }
 _NAMES = {

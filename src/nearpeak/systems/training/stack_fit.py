@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from nearpeak.core.systems.stack import Stack, StackFit
+from nearpeak.core.systems.stack import CONFIRMED_RATIO, Stack, StackFit
 from nearpeak.errors import SpecError
 
 StepTimes = Callable[[Stack], Sequence[float]]
@@ -18,9 +18,6 @@ _LAUNCH_RATIOS = (1.25, 1.1, 1.03)
 _MOST_LAUNCH_S, _LEAST_LAUNCH_S = 200e-6, 1e-6
 _MICRO_BATCH_STEPS_S = (1e-3, 0.25e-3, 0.1e-3)
 _MOST_MICRO_BATCH_S = 0.1
-CONFIRMED_RATIO = 0.12
-"""Mean error up to which measured steps confirm a stack: what the interval of a confirmed one holds of other
-installations, 1.645 times INSTALLATION_SPREAD."""
 
 
 def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, source: str) -> StackFit:
@@ -28,7 +25,8 @@ def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, 
 
     The mean of |predicted / measured - 1| is minimised on a coarse grid, then from the best of it step by step. One
     measurement fits the launch time alone; where a graph launches all kernels, the time per micro-batch alone is
-    fitted.
+    fitted. The stack is confirmed where these times meet more steps than there are times, or it met them
+    or was confirmed before.
 
     Raises:
         SpecError: no measurements, or one that is no time.
@@ -65,9 +63,11 @@ def fit_stack(stack: Stack, measured_s: Sequence[float], step_times: StepTimes, 
                     best, fitted = candidate_error, candidate
             if best >= start:
                 break
+    has_more_steps = len(measured_s) > fits_micro_batch + (not stack.is_captured)  # as many host times meet any steps
+    is_tested = has_more_steps or before <= CONFIRMED_RATIO or stack.is_confirmed
     errors = [abs(step_s / time_s - 1) for step_s, time_s in zip(step_times(fitted), measured_s, strict=True)]
     return StackFit(
-        stack=replace(fitted, is_confirmed=best <= CONFIRMED_RATIO, source=source),
+        stack=replace(fitted, is_confirmed=is_tested and best <= CONFIRMED_RATIO, source=source),
         row_count=len(measured_s), before_ratio=before,
         after_ratio=best, median_ratio=median(errors), fits_micro_batch=fits_micro_batch,
     )  # fmt: skip

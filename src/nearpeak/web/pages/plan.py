@@ -8,7 +8,7 @@ from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 
 USUAL = {
-    "model": "llama-3-8b", "on": "8xh100_sxm", "fabric": "", "parallel": "tp=2,zero=1,sp", "precision": "bf16",
+    "model": "llama-3-8b", "on": "8xh100_sxm", "fabric": "", "parallel": "tp=2,zero=1,sp", "precision": "",
     "stack": "megatron-lm",
 }  # fmt: skip
 """Values of the form before anything is asked."""

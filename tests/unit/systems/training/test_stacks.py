@@ -58,7 +58,14 @@ def test_one_measurement_fits_the_launch_alone():
 
 def test_steps_that_no_host_times_meet_confirm_no_stack():
     for step_s, is_confirmed in ((0.033, True), (10.0, False)):  # a call never takes the host a second
+        fit = fit_stack(stack(launch_s=10e-6), [step_s] * 3, lambda candidate: [1000 * candidate.launch_s] * 3, "runs")
+        assert fit.stack.is_confirmed == is_confirmed
+
+
+def test_as_many_host_times_as_steps_confirm_only_what_met_them_before():
+    for step_s, is_confirmed in ((0.033, False), (0.0105, True)):
         fit = fit_stack(stack(launch_s=10e-6), [step_s], lambda candidate: [1000 * candidate.launch_s], "one run")
+        assert fit.after_ratio < 0.06
         assert fit.stack.is_confirmed == is_confirmed
 
 

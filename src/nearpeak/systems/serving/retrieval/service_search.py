@@ -19,6 +19,7 @@ from nearpeak.systems.serving.retrieval.tandem_queue import (
     shard_bytes,
     tandem_latencies,
 )
+from nearpeak.units import show
 
 SHARDS, WINDOWS_S = (1, 2, 4, 8), (0.0, 0.5e-3, 2e-3)
 """Shards and batch windows that are tried."""
@@ -87,8 +88,9 @@ def cheapest_services(
         closest = min(nearest, key=lambda option: option.latency_s["p99"])
         stage = max(closest.stage_s, key=lambda name: closest.stage_s[name])
         raise SpecError(
-            f"retrieval: no service meets p99 <= {wanted.limit_s:g} s; nearest is {closest.latency_s['p99']:.3g} s "
-            f"with {closest.device_count} devices ({closest.setting.words}), limited by the {stage}"
+            f"retrieval: no service meets p99 <= {show(wanted.limit_s, 's')}; nearest is "
+            f"{show(closest.latency_s['p99'], 's')} with {closest.device_count} devices "
+            f"({closest.setting.words}), limited by the {stage}"
         )
     return sorted(options, key=_order)
 

@@ -24,7 +24,7 @@ class VectorSet:
     """What is searched."""
 
     count: int
-    """VectorSet."""
+    """Vectors."""
     width_count: int
     """Elements of each."""
     number_format: str

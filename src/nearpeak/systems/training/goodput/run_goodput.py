@@ -19,6 +19,7 @@ from nearpeak.systems.training.goodput.failure_model import (
     prior_failures,
 )
 from nearpeak.systems.training.goodput.goodput_simulation import simulate_goodput
+from nearpeak.units import show
 
 MONTH_S = 30 * 86_400.0
 """Length of a run that is simulated unless another is stated."""
@@ -59,8 +60,9 @@ def goodput_of(
     productive_h = result.seconds["productive"].sum() / 3600
     if not productive_h:
         raise SpecError(
-            f"goodput: no run of {horizon_s:g} s makes progress with a failure in {failure_s:g} s, restarts of "
-            f"{restart_s:g} s and a checkpoint every {work_s:g} s; rarer failures or faster restarts would"
+            f"goodput: no run of {horizon_s:,.0f} s makes progress with a failure in {show(failure_s, 's')}, restarts "
+            f"of {show(restart_s, 's')} and a checkpoint every {show(work_s, 's')}; "
+            "rarer failures or faster restarts would"
         )
     return GoodputReport(
         interval_s=work_s, failure_interval_s=failure_s, failure_source=model.source,
