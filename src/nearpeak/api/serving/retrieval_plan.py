@@ -63,7 +63,6 @@ def plan_retrieval(
     vectors = VectorSet(
         count=vector_count, width_count=width_count, number_format=number_format, found_count=found_count
     )  # fmt: skip
-    element_bytes = dtype_of(number_format).bits_count / 8
     sample, queries, source = _sample(data, width_count)
     points = tuple(curve) or recall_curve(sample, queries, min(found_count, MEASURED))
 
@@ -74,7 +73,7 @@ def plan_retrieval(
 
     wanted = Wanted(
         rate_per_s=rate_per_s, limit_s=limit_s, capacity_bytes=target.dram.capacity_bytes,
-        element_bytes=element_bytes,
+        element_bytes=dtype_of(number_format).bits_count / 8,
     )  # fmt: skip
     rank = None if ranker is None else _rank_times(ranker, target)
     options = cheapest_services(least_points(points, recall_ratio), vectors, wanted, duration, rank)
