@@ -94,7 +94,7 @@ def rows_document(name: str, cluster: Cluster, rows: Sequence[CollectiveRow]) ->
 
 
 def to_json(case: Case, target: str, fabric: Fabric, result: CollectiveTime) -> str:
-    """Return the time as one JSON line, with the ground of each part."""
+    """Return the time as one JSON line, with the source of each part."""
     return json.dumps(
         {
             "case": case.record(), "digest": case.digest, "target": target, "fabric": fabric.name,

@@ -166,8 +166,8 @@ def _load_of(model: str, text: str) -> str:
             text = "histogram weights=" + ",".join(str(round(1e6 * share / max(shares))) for share in shares)
     if text.split()[:1] not in (["uniform"], ["zipf"], ["histogram"]):
         raise SpecError(
-            f"--expert-load {text!r}: is not balanced, uniform, 'zipf exponent=0.8', or a file with a number for each "
-            "expert"
+            f"--expert-load {text!r}: is not balanced, uniform, 'zipf exponent=0.8', or a file that exists and holds a "
+            "number for each expert"
         )
     counts_of(f"{text} top_k={experts.per_token}", experts.per_token, experts.count)  # refuses what is no such load
     return text

@@ -66,7 +66,7 @@ def document_of(planned: PlannedTraining) -> Document:
     blocks += _second_order(planned)
     blocks += _goodput(planned)
     blocks.append(_trust(planned))
-    blocks.append(Details("Memory by stage, stage times and ground of each figure (--why)", tuple(_why(planned))))
+    blocks.append(Details("Memory by stage, stage times and source of each figure (--why)", tuple(_why(planned))))
     if time.spans:
         blocks.append(_timeline(time.spans))
     return Document(

@@ -213,7 +213,7 @@ def validated(shape: TransformerShape, layout: Layout) -> Layout:
         if not layout.sends_tokens and layout.ep * layout.etp > layout.tp and layout.exchange == "all_to_all":
             raise SpecError(
                 f"{shape.name}: ep={layout.ep} × etp={layout.etp} with tp={layout.tp} sends tokens that "
-                "tensor-parallel ranks hold in common; sequence_parallel=True would split them"
+                "tensor-parallel ranks hold in common; sp (sequence parallelism) would split them"
             )
     elif layout.ep > 1:
         raise SpecError(f"{shape.name}: ep={layout.ep}, but it has no experts; ep=1 would work")
