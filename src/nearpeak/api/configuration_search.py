@@ -209,7 +209,7 @@ def _kernel_study(
 def _beginning(about: Study, plan: TuningPlan, kept_count: int) -> str:
     """Return what is searched, how, and for how long at most."""
     budget = f"{plan.trial_count:,} evaluations" if plan.spent_s == inf else f"{plan.spent_s:g} s"
-    journaled = f", {kept_count:,} kept in the journal" if kept_count else ""
+    journaled = f", {kept_count:,} already in the journal" if kept_count else ""
     return (
         f"{about.space}: {about.legal_count:,} legal configurations; search {about.search}, at most {budget}{journaled}"
     )

@@ -54,4 +54,4 @@ def _asked(event: PipelineEvent, method: str, url: str, token: str, content: Any
     except HTTPError as error:
         raise StoreError(f"comment: {event.provider} answers {error.code} {error.reason} to {method}") from None
     except (URLError, TimeoutError, ValueError) as error:
-        raise StoreError(f"comment: {event.provider} cannot be asked: {getattr(error, 'reason', error)}") from None
+        raise StoreError(f"comment: {event.provider} cannot be reached: {getattr(error, 'reason', error)}") from None

@@ -55,7 +55,7 @@ def verdict_lines(analysis: Analysis, limit: TimeLimit) -> Iterator[str]:
     if len(verdicts) <= _EACH_VERDICT:
         for (verdict, name), target in zip(verdicts, analysis.targets, strict=True):
             faster = [execution.mode for execution in target.executions if execution.time_s <= verdict.allowed_s]
-            hint = f" Expected to be kept with --execution {faster[0]}." if faster and verdict.answer == NO else ""
+            hint = f" Expected to be met with --execution {faster[0]}." if faster and verdict.answer == NO else ""
             yield verdict_sentence(verdict, words.clean(name)) + hint
         return
     by_answer: dict[str, list[str]] = {}

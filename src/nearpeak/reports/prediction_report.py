@@ -81,7 +81,7 @@ def document_of(
         *prediction.notes,
         BEST_OF_ALL if is_best and "best implementation" in used.source else "",
         f"nearness of the data: {DISTANCE[prediction.distance_count]}",
-        f"scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
+        f"coefficients {used.name}, kernel model {used.version}, {used.row_count} measurements: {used.source}",
         f"not pinned down by them: {', '.join(loose)}" if loose else "",
     ]
     blocks: list[Block] = [

@@ -257,9 +257,9 @@ def test_a_host_that_lends_nothing_any_more_is_away(call, terminal):
 
 
 def test_a_budget_is_shown_changed_and_taken_away(call, terminal):
-    assert call("budget", "pr", "2 h")[1] == "budget of trigger pr: 7200 s of device time a day, 0 s asked for\n"
+    assert call("budget", "pr", "2 h")[1] == "budget of trigger pr: 7200 s of device time a day, 0 s requested\n"
     call("submit", "command", "--trigger", "pr", "--", "true")
-    assert call("budget")[1] == "budget of trigger pr: 7200 s of device time a day, 10 s asked for\n"
+    assert call("budget")[1] == "budget of trigger pr: 7200 s of device time a day, 10 s requested\n"
     assert call("budget", "pr", "none")[1] == "no budgets: each trigger may ask for as much as it likes\n"
 
 

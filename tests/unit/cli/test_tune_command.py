@@ -117,4 +117,4 @@ def test_on_a_pipe_each_stage_is_a_line_of_stderr_and_the_answer_is_on_stdout(sp
     begin, end = done.stderr.splitlines()
     assert begin == "net: 15 legal configurations; search random, at most 5 evaluations"
     assert end == "search ended, the budget of 5 evaluations is spent"
-    assert "5 kept in the journal" in run(*words, "--budget", 6).stderr
+    assert "5 already in the journal" in run(*words, "--budget", 6).stderr

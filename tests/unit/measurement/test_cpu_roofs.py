@@ -63,7 +63,7 @@ def machine(monkeypatch, tmp_path):
 
 def test_roofs_beside_other_work_are_kept_only_when_asked_for_and_marked(machine):
     measure, known = machine
-    with pytest.raises(UnfitError, match=r"other processes took 1.6 of 2 cores .* nothing is kept"):
+    with pytest.raises(UnfitError, match=r"other processes took 1.6 of 2 cores .* nothing is saved"):
         measure(1.6)
     measure(1.6, busy=True, fp32=1e10)
     assert "peak.vector.fp32" in known[-1].unverified

@@ -170,7 +170,7 @@ def test_a_mode_that_keeps_what_the_headline_does_not_is_named():
     between = time_limit(f"{1e6 * (eager.time_s + graph.time_s) / 2:.3f} us")
     text = to_terminal(document_of(analysis, between))
     assert "no, expected" in text
-    assert "Expected to be kept with --execution graph." in " ".join(text.split())
+    assert "Expected to be met with --execution graph." in " ".join(text.split())
 
 
 def verdict(**times):

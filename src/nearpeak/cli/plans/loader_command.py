@@ -33,7 +33,7 @@ def loader(
     batch: int = typer.Option(16, "--batch", min=1, help="Items of a batch."),
     workers: str = typer.Option("0,1,2,4", "--workers", help="Numbers of worker processes."),
     copy: str = typer.Option("", "--copy", help="Copy of a batch to the device, not overlapped, e.g. 1ms."),
-    prefetch: int = typer.Option(2, "--prefetch", min=1, help="Batches asked of each worker ahead."),
+    prefetch: int = typer.Option(2, "--prefetch", min=1, help="Batches that each worker loads ahead."),
     cores: str = _CORES,
     order: str = typer.Option("random", "--order", help="Order of the files in each epoch: random or same."),
     cache: str = typer.Option("lru", "--cache", help="Page cache: lru, or minio (what is in stays in)."),

@@ -48,7 +48,7 @@ _PRICE = typer.Option(
     "prices with their date and source."
 )  # fmt: skip
 _WITHIN = typer.Option(
-    "", "--within", help="Ask whether so many requests per second fit within --slo, e.g. 12/s. Exit code 0: they do; "
+    "", "--within", help="Say whether so many requests per second fit within --slo, e.g. 12/s. Exit code 0: they do; "
     "10: not; 11: the interval holds both."
 )  # fmt: skip
 _OWNED = typer.Option("", "--owned", help="Instead of --price: USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE].")

@@ -24,7 +24,7 @@ def roofs(
 ) -> None:
     """Measure the roofs of this machine's CPU, in about a minute; the best ever reached make the target 'cpu'.
 
-    While other processes take cores the machine seems slower than it is: nothing is kept then, and the exit code is 3.
+    While other processes take cores the machine seems slower than it is: nothing is saved then, and the exit code is 3.
 
     With PyTorch installed, a few sizes of many operators are timed on one thread as well, in one or two minutes of CPU
     time: what 'nearpeak predict' and 'nearpeak analyze' expect on the target 'cpu' follows from them.

@@ -28,7 +28,7 @@ def telemetry(
         None,
         "--import",
         help="Read a power log instead: MLPerf or PTDaemon, tegrastats, nvidia-smi, dcgmi, rocm-smi, Zeus, a table, or "
-        "what --out kept.",
+        "what --out wrote.",
     ),
     interval: str = typer.Option(
         "", "--interval", help="--import: time between lines that do not state it, e.g. '1 s'."

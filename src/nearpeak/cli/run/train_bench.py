@@ -30,7 +30,7 @@ def plan(
     items: str = typer.Option("", "--items", help="Items of a data set, e.g. lenet5=4096,mobilenetv3=200."),
     device: str = typer.Option("cpu", "--device", help="cpu or cuda."),
     threads: int = typer.Option(1, "--threads", min=1, help="Threads of the trainer."),
-    prefetch: int = typer.Option(2, "--prefetch", min=1, help="Batches asked of each worker ahead."),
+    prefetch: int = typer.Option(2, "--prefetch", min=1, help="Batches that each worker loads ahead."),
     norm: str = typer.Option("batch", "--norm", help="Normalisation of resnet18: batch or group."),
     pair: str = typer.Option("", "--pair", help="Run A B B A over a field of two values: worker_count, batch, cache."),
     seed: int = typer.Option(0, "--seed", min=0, help="Of data, weights and orders."),

@@ -98,7 +98,7 @@ def tune(
     gain_ratio = parse_share(least_gain, "--least-gain") if least_gain else 0.0
     if replay is not None and space is None:
         if store is not None:
-            raise SpecError("--store: keeps studies; --replay runs nothing that could be kept")
+            raise SpecError("--store: saves studies; --replay runs nothing that could be saved")
         _replayed(replay, search, seeds, (margin, gain_ratio), budget, html, why=why, json=json)
         return
     if space is None or replay is not None:

@@ -46,7 +46,7 @@ def validate(
         None,
         "--emulate",
         help="Emulated hardware in place of a runner: hopper_fp8, or any of bits=14 group=32 promotion=128 "
-        "rounding=toward_zero (how sums of products are kept), factors=mxfp4, vector=bf16.",
+        "rounding=toward_zero (how sums of products are accumulated), factors=mxfp4, vector=bf16.",
     ),
     formats: Path | None = typer.Option(
         None, "--formats", help="With --emulate: number formats of your own, TOML with tables [format.NAME]."

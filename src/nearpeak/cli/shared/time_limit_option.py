@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nearpeak.core.answers.analysis import Analysis
 
 WITHIN = typer.Option(
-    None, "--within", help="Ask whether a time or rate is kept, e.g. 20ms/token, 30fps, 500images/s, '5 ms'. Exit code "
+    None, "--within", help="Say whether a time or rate is met, e.g. 20ms/token, 30fps, 500images/s, '5 ms'. Exit code "
     "0: expected on every target; 10: not; 11: inconclusive.",
 )  # fmt: skip
 _NUMBER = r"(?P<number>[\d.]+(?:e[+-]?\d+)?)\s*"

@@ -92,13 +92,13 @@ def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
     from nearpeak.reports.figure_text import shortened
 
     if details:
-        return "".join([f"{file}: not kept:\n", *(f"  {line}\n" for line in lost)])
+        return "".join([f"{file}: not stored:\n", *(f"  {line}\n" for line in lost)])
     rows = [line.removeprefix(ROW) for line in lost if line.startswith(ROW)]
     names = [line for line in lost if not line.startswith(ROW)]
     notes = [
         f"{file}: {counted(len(lines), noun)} {'is' if len(lines) == 1 else 'are'} {verb}, such as"
         f" {shortened(lines[0], width)}; --details lists them\n"
-        for noun, verb, lines, width in (("row", "not imported", rows, 120), ("field", "not kept", names, 30))
+        for noun, verb, lines, width in (("row", "not imported", rows, 120), ("field", "not stored", names, 30))
         if lines
     ]
     return "".join(notes)

@@ -104,7 +104,7 @@ class Sampler:
             process.communicate()
             errors_file.seek(0)
             lines = errors_file.read().strip().splitlines()
-        raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it said nothing'}")
+        raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it printed nothing'}")
 
     def _asked(self, process: "subprocess.Popen[str]", root: str) -> bool:
         """Send the process its request; return whether it is ready."""

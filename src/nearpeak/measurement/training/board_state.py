@@ -66,6 +66,6 @@ def change_mode(mode: str) -> None:
     words = [tool, "-m", str(modes[mode])]
     done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", input="no\n", check=False)
     if done.returncode or present_mode() != mode:
-        last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it said nothing"]
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it printed nothing"]
         raise MeasureError(f"train-bench: mode {mode} was not set: {last[0]}; some modes need a restart of the board")
     time.sleep(SETTLED_S)

@@ -45,7 +45,7 @@ def executed_apart(data: Path, limit_s: float = LIMIT_S) -> Execute:
             raise MeasureError(f"{cell.label}: did not end within {limit_s:g} s") from None
         lines = done.stdout.splitlines()
         if done.returncode or not lines:
-            last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+            last = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
             raise MeasureError(f"{cell.label}: its process ended with code {done.returncode}: {last[0]}")
         answer: dict[str, Any] = json.loads(lines[-1])
         if "error" in answer:

@@ -57,10 +57,10 @@ def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> 
     """Return a line for each budget, with the time requested in the last day.
 
     >>> budget_lines({"pr": 7200.0}, {"pr": 35.0})
-    ['budget of trigger pr: 7200 s of device time a day, 35 s asked for']
+    ['budget of trigger pr: 7200 s of device time a day, 35 s requested']
     """
     return [
-        f"budget of trigger {clean(name)}: {day_s:.0f} s of device time a day, {asked_s.get(name, 0.0):.0f} s asked for"
+        f"budget of trigger {clean(name)}: {day_s:.0f} s of device time a day, {asked_s.get(name, 0.0):.0f} s requested"
         for name, day_s in sorted(budgets.items())
     ]
 

@@ -61,7 +61,7 @@ def _blocks(graph: ExecutedGraph) -> Iterator[Block]:
     else:
         yield "no quantisation is left as a pass of its own"
     for operator, count in graph.unlisted_count.items():
-        yield Text(f"not told: {counted(count, 'node')} of {clean(operator)} may form products", "warn")
+        yield Text(f"undecided: {counted(count, 'node')} of {clean(operator)} may form products", "warn")
     packed = [item for item in graph.products if item.weight_bits_count is not None]
     for bits in sorted({item.weight_bits_count or 0 for item in packed}):
         count = sum(item.weight_bits_count == bits for item in packed)

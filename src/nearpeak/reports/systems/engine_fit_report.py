@@ -26,13 +26,13 @@ def document_of(fit: EngineFit, out: str = "") -> Document:
         for point in fit.points
     ]
     grown = max(fit.after_s, key=lambda name: fit.after_s[name] - fit.before_s[name])
-    use = f"use it: nearpeak plan serve … --engine {out}" if out else "--out FILE keeps it for plan serve --engine FILE"
+    use = f"use it: nearpeak plan serve … --engine {out}" if out else "--out FILE writes it for plan serve --engine FILE"
     return Document(
         title=f"{fit.engine} fitted to {len(fit.points)} latencies of {fit.model} on {fit.target}",
         lead=f"Median error {before:.1f} % before, {after:.1f} % after; most moved {grown}, from "
         f"{brief(fit.before_s[grown], 's')} to {brief(fit.after_s[grown], 's')}.",
         blocks=[
-            Table(columns=columns("scalar", "#before_s|before", "#after_s|fitted", "~>what it is"), rows=rows,
+            Table(columns=columns("host time", "#before_s|before", "#after_s|fitted", "~>what it is"), rows=rows,
                   name="scalars", caption="Host times"),
             Text(use),
             Details("Latencies measured, before and after (--why)", (

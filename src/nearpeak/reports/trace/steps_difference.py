@@ -109,7 +109,7 @@ def _busy(difference: TraceDifference) -> str:
 
 
 def _gain(gain_s: float | None) -> str:
-    return "cannot be told" if gain_s is None else show(gain_s, "s") if gain_s else "none"
+    return "unknown" if gain_s is None else show(gain_s, "s") if gain_s else "none"
 
 
 def _aligned(difference: TraceDifference) -> Iterator[Block]:

@@ -58,7 +58,7 @@ def brief_of(report: TraceReport, document: Document) -> Document:
     optional: list[Block] = [_shares(report), *_notes(executed.notes), str(document.blocks[0])]
     if report.abstentions:
         count = counted(len({abstention.id for abstention in report.abstentions}), "kind")
-        optional.append(Text(f"not told: {count} of findings lack evidence; --why says what to record", "muted"))
+        optional.append(Text(f"undecided: {count} of findings lack evidence; --why says what to record", "muted"))
     if operators is not None:
         optional.append(replace(operators, brief_count=_OPERATORS, rest="times are of a call; all with --why"))
     folded = Details(WHY, tuple(document.blocks))

@@ -16,7 +16,7 @@ from nearpeak.units import counted
 
 _SHOWN = 6
 """Configurations that a terminal shows."""
-_VERDICTS = {IMPROVEMENT: "faster", REGRESSION: "slower", "invariant": "the same", "inconclusive": "not told apart"}
+_VERDICTS = {IMPROVEMENT: "faster", REGRESSION: "slower", "invariant": "the same", "inconclusive": "inconclusive"}
 _STYLES = {IMPROVEMENT: "good", WRONG: "bad"}
 
 
@@ -186,7 +186,7 @@ def _contests(study: Study) -> Iterator[Block]:
     shifts = [c.time_ratio / c.search_ratio for c in study.contests if c.time_ratio and c.search_ratio]
     if shifts:
         yield Text(
-            f"The pairs say {sum(shifts) / len(shifts):.3f} × what the search said: above 1 it was lucky.", "muted"
+            f"The pairs say {sum(shifts) / len(shifts):.3f} × what the search measured: above 1 it was lucky.", "muted"
         )
 
 

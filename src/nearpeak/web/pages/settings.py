@@ -54,7 +54,7 @@ def _tables(site: Site) -> Iterator[Table]:
         rows=tuple((Cell(value=entry.revision, text=sha_text(entry.revision)),
                     Cell(value=entry.verdict, kind={"pass": "good", "fail": "bad"}.get(entry.verdict, "warn")),
                     entry.exit_code, json.dumps(Counter(line.verdict for line in entry.lines)))
-                   for entry in policies.gates()[::-1][:NEWEST]), empty="no gate was kept: nearpeak gate --save",
+                   for entry in policies.gates()[::-1][:NEWEST]), empty="no gate was saved: nearpeak gate --save",
     )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def test_counts_faults_and_the_flattery_of_the_search_are_told():
     printed = to_terminal(document_of(STUDY), colour=False, width=80)
     text = " ".join(printed.split())
     assert "6 configurations: 2 timed, 1 stopped early as slower, 1 excluded by their bound, 1 wrong" in text
-    assert "The pairs say 1.100 × what the search said" in text
+    assert "The pairs say 1.100 × what the search measured" in text
     assert "NUMERIC_FAIL in V5" in text
     assert len(printed.splitlines()) <= 40
 
