@@ -1,6 +1,7 @@
 """The rules of STYLE.md as functions from source text to faults, so that seeded faults can prove that they see."""
 
 import ast
+import gc
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -41,7 +42,9 @@ def parsed(source: str) -> ast.Module:
 @cache
 def nodes(source: str) -> tuple[ast.AST, ...]:
     """All nodes of a source's tree."""
-    return tuple(ast.walk(parsed(source)))
+    walked = tuple(ast.walk(parsed(source)))
+    gc.freeze()  # they stay as long as the process: the collector need not look at millions of them again and again
+    return walked
 
 
 def modules() -> list[Path]:
@@ -212,15 +215,19 @@ def encoding_faults(source: str) -> Iterator[str]:
             yield f"line {node.lineno}: {called}() without an encoding"
 
 
+PYTHON = (["sys.executable"], ["python"])
+
+
 def child_faults(source: str) -> Iterator[str]:
     """Python started with -m or -c gets -P: else it imports from the working folder, which may be everybody's."""
     for node in nodes(source):
         if isinstance(node, ast.List):
-            words = [ast.unparse(word).strip("'") for word in node.elts]
-            if words[:1] in (["sys.executable"], ["python"]) and {"-m", "-c"} & set(words) and "-P" not in words:
+            first = [ast.unparse(word).strip("'") for word in node.elts[:1]]
+            words = [ast.unparse(word).strip("'") for word in node.elts] if first in PYTHON else []
+            if {"-m", "-c"} & set(words) and "-P" not in words:
                 yield f"line {node.lineno}: Python is started without -P"
-        is_pool = isinstance(node, ast.Call) and ast.unparse(node).endswith("get_context('spawn')")
-        if is_pool and "safe_imports" not in source:
+        called = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        if called == "get_context" and ast.unparse(node).endswith("('spawn')") and "safe_imports" not in source:
             yield f"line {node.lineno}: Python is started by multiprocessing outside safe_imports()"
 
 

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from house_rules import nodes
+
 Graph = Mapping[str, set[str]]
 
 
@@ -24,7 +26,7 @@ def _module_name(package: Path, file: Path) -> str:
 def _imported(file: Path, modules: Iterable[str]) -> set[str]:
     """The modules that a file names in imports, each as the longest of `modules` that the name begins with."""
     names = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes(file.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

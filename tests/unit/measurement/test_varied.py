@@ -64,8 +64,12 @@ def _odd(x):
 
 @pytest.mark.parametrize("cache", ["hot", "cold"])
 def test_an_answer_kept_by_anything_less_is_incorrect(cache):
-    found = taken(Kept(lambda x: (x.shape, x.ctypes.data, float(x.flat[0]), float(x.flat[-1]), *_odd(x))), cache)
-    assert (found.outcome, found.samples_s) == (Outcome.INCORRECT, ())
+    def key(x):
+        return (x.shape, x.ctypes.data, float(x.flat[0]), float(x.flat[-1]), *_odd(x))
+
+    tries = (taken(Kept(key), cache) for _ in range(3))  # one changed element may leave the one kept answer right
+    found = next(tried for tried in tries if tried.outcome is Outcome.INCORRECT)
+    assert found.samples_s == ()
     assert "V11" in found.note
 
 
