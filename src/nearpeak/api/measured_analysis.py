@@ -301,8 +301,8 @@ def measure_roofs(*, busy: bool = False) -> tuple[Path, dict[str, float]]:
     is_known = known is not None and is_this_cpu(known) and not known.unverified  # what was reached once holds
     if load.disturbs and not is_known and not busy:
         raise UnfitError(
-            f"roofs: {load} while they were measured, so this machine reaches more: nothing is saved; run it on an idle "
-            "machine, or keep what was reached, marked, with 'nearpeak calibrate roofs --busy'"
+            f"roofs: {load} while they were measured, so this machine reaches more: nothing is saved; run it on an "
+            "idle machine, or keep what was reached, marked, with 'nearpeak calibrate roofs --busy'"
         )
     rates = best_roofs(roofs, known)
     beside = str(load) if load.disturbs and not is_known else ""

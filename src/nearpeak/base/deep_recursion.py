@@ -1,4 +1,4 @@
-"""Recursion as deep as a program is long: Python's limit is raised for the length of a block."""
+"""Temporary increase of Python's recursion limit, for recursion as deep as a program is long."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""PyTorch's global state, restored after a call; a call that changes it is refused."""
+"""PyTorch's global settings (grad mode, default dtype, matmul precision, determinism), restored after a call."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -14,10 +14,10 @@ LEAST_SHARE = 0.005
 """Causes with less of the time beyond the bounds are not named."""
 DISTANCE = (
     "measured on this device",
-    "no data of this device for such a case: coefficients of another format, of fewer ranks, of the device as it is without "
-    "'--set', or of another device of its architecture",
-    "no data of this architecture: coefficients of its maker's devices, by the size of their multiprocessors; or of another "
-    "device of its architecture, of fewer ranks",
+    "no data of this device for such a case: coefficients of another format, of fewer ranks, of the device as it is "
+    "without '--set', or of another device of its architecture",
+    "no data of this architecture: coefficients of its maker's devices, by the size of their multiprocessors; or of "
+    "another device of its architecture, of fewer ranks",
     "no data of this maker: coefficients of another maker's devices together",
 )
 """Description of each distance from the calibration data."""

@@ -50,7 +50,9 @@ def test_fields_that_are_not_kept_are_counted_and_listed_on_request(call, tmp_pa
     (tmp_path / "p.json").write_text(json.dumps(rows))
     code, _, words = call("import", "p.json", *ON, "--store", "a.db")
     assert (code, words) == (0, "p.json: 2 fields are not stored, such as [].pid; --details lists them\n")
-    assert call("import", "p.json", *ON, "--store", "b.db", "--details")[2] == "p.json: not stored:\n  [].pid\n  [].ts\n"
+    assert (
+        call("import", "p.json", *ON, "--store", "b.db", "--details")[2] == "p.json: not stored:\n  [].pid\n  [].ts\n"
+    )
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -1,4 +1,4 @@
-"""Pipeline of Python functions and ONNX models around one page: stages as stated, and what a run recorded."""
+"""Inference pipeline of functions and ONNX models over one input page (e.g. OCR): stages, recorded spans, times."""
 
 from dataclasses import dataclass
 from typing import Any

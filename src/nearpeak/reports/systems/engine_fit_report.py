@@ -26,7 +26,7 @@ def document_of(fit: EngineFit, out: str = "") -> Document:
         for point in fit.points
     ]
     grown = max(fit.after_s, key=lambda name: fit.after_s[name] - fit.before_s[name])
-    use = f"use it: nearpeak plan serve … --engine {out}" if out else "--out FILE writes it for plan serve --engine FILE"
+    use = f"use it: nearpeak plan serve … --engine {out}" if out else "--out FILE writes it for --engine FILE"
     return Document(
         title=f"{fit.engine} fitted to {len(fit.points)} latencies of {fit.model} on {fit.target}",
         lead=f"Median error {before:.1f} % before, {after:.1f} % after; most moved {grown}, from "

@@ -1,4 +1,4 @@
-"""Pipeline files in TOML: functions and models that a page goes through."""
+"""Pipeline files in TOML: Python functions and ONNX models that one input page goes through."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Times of a pipeline's stages from recorded spans: calls, shares, percentiles, padding, and another page's times."""
+"""Times of a pipeline's stages from recorded spans: calls, shares, percentiles, padding, times for another page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Execution of a pipeline schedule: an op starts when its rank is free and its inputs have arrived."""
+"""Simulation of one training step under a pipeline schedule: start, busy and idle time of each rank, lower bound."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

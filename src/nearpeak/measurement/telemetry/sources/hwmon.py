@@ -1,4 +1,4 @@
-"""Board and drive sensors under Linux hwmon: temperatures, power, energy, clocks, without supply rails."""
+"""Temperatures, power, energy and clocks from Linux hwmon sensors, except power monitors of supply rails."""
 
 from collections.abc import Iterator
 from pathlib import Path
