@@ -64,11 +64,12 @@ class Service:
             step_tokens=settings.step_token_count, sequences=settings.sequence_count,
             context_limit=settings.context_token_count,
         )  # fmt: skip
+        wait = settings.rank_wait_count
         return replace(
             engine, is_chunked=settings.is_chunked, has_prefix_cache=settings.has_prefix_cache,
             draft_token_count=settings.draft_token_count, acceptance_ratio=settings.acceptance_ratio,
             draft_s=self._draft_s(), adapter_count=settings.adapter_slot_count, adapter_load_s=settings.adapter_load_s,
-            rank_wait_step_count=settings.rank_wait_count or engine.rank_wait_step_count,
+            rank_wait_step_count=engine.rank_wait_step_count if wait is None else wait,
         ), grid  # fmt: skip
 
     def _draft_s(self) -> float:

@@ -57,9 +57,9 @@ class ServiceSettings:
     """Time that loading an absent adapter adds to a step."""
     adapter_rank: int = DEFAULT_ADAPTER_RANK
     """Rank of the adapters, whose products and memory count; 0 counts slots and loads alone."""
-    rank_wait_count: int = 0
+    rank_wait_count: int | None = None
     """Steps after which prompts of some attention data-parallel ranks start without those of others (TensorRT-LLM
-    `attention_dp_config`: `enable_balance` with `timeout_iters`); 0 for the engine's own choice."""
+    `attention_dp_config`: `enable_balance` with `timeout_iters`), 0: none waits; none for the engine's own choice."""
     urgent_ratio: float = 0.0
     """Share of the requests of a drawn load that go before the others."""
     least_replica_count: int = 0
@@ -102,9 +102,9 @@ def _refused(name: str, value: str) -> SpecError:
     return SpecError(f"--settings {name}={value[:60]}: is not of the form {FORMS[name]}")
 
 
-def _whole(name: str, field: str) -> Callable[[str], dict[str, Any]]:
+def _whole(name: str, field: str, least: int = 1) -> Callable[[str], dict[str, Any]]:
     def read(value: str) -> dict[str, Any]:
-        if not value.isdecimal() or not 1 <= int(value) <= 1_000_000_000:
+        if not value.isdecimal() or len(value) > 10 or not least <= int(value) <= 1_000_000_000:
             raise _refused(name, value)
         return {field: int(value)}
 
@@ -126,7 +126,7 @@ def _prefix(value: str) -> dict[str, Any]:
 def _speculation(value: str) -> dict[str, Any]:
     draft, ratio, count = (*value.split(":"), "", "")[:3]
     accepted = _number("speculation", ratio, value)
-    if value.count(":") != 2 or not draft or accepted > 1 or not count.isdecimal() or not 1 <= int(count) <= 64:
+    if value.count(":") != 2 or not draft or accepted > 1 or count not in map(str, range(1, 65)):
         raise _refused("speculation", value)
     return {"draft": draft, "acceptance_ratio": accepted, "draft_token_count": int(count)}
 
@@ -166,7 +166,7 @@ def _priority(value: str) -> dict[str, Any]:
 
 def _scale(value: str) -> dict[str, Any]:
     parts = value.split(":")
-    if len(parts) != 3 or not parts[0].isdecimal() or not int(parts[0]):
+    if len(parts) != 3 or not parts[0].isdecimal() or len(parts[0]) > 6 or not int(parts[0]):
         raise _refused("scale", value)
     each = _number("scale", parts[1], value)
     if not each:
@@ -205,7 +205,7 @@ FORMS = {
     "speculation": "speculation=ngram|eagle|mtp|MODEL:ACCEPTED:TOKENS, e.g. eagle:0.7:4",
     "router": "router=round_robin|least_kv|prefix", "lora": "lora=SLOTS:ADAPTERS:LOAD_TIME, e.g. 4:64:20ms",
     "lora_rank": f"lora_rank=RANK, 0 to {MOST_ADAPTER_RANK}",
-    "rank_wait": "rank_wait=STEPS", "priority": "priority=SHARE, e.g. 0.2",
+    "rank_wait": "rank_wait=STEPS (0: no wait)", "priority": "priority=SHARE, e.g. 0.2",
     "scale": "scale=LEAST:REQUESTS_EACH:START_TIME, e.g. 1:32:60s",
 }  # fmt: skip
 """Forms of the words."""
@@ -214,6 +214,6 @@ WORDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "context": _whole("context", "context_token_count"), "block": _whole("block", "block_token_count"),
     "kv_blocks": _whole("kv_blocks", "kv_block_count"), "prefix_cache": _prefix, "speculation": _speculation,
     "router": _router, "lora": _lora, "lora_rank": _lora_rank,
-    "rank_wait": _whole("rank_wait", "rank_wait_count"), "priority": _priority, "scale": _scale,
+    "rank_wait": _whole("rank_wait", "rank_wait_count", 0), "priority": _priority, "scale": _scale,
 }  # fmt: skip
 """What each word states."""
