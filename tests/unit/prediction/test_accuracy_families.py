@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from benchmarks.accuracy import noise
-from benchmarks.accuracy.audit import copies
+from benchmarks.accuracy.audit import cells_of, copies
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.families._routing import even_load, skewed_load
 from benchmarks.accuracy.family import Block, folds
@@ -153,3 +153,4 @@ def test_a_module_is_predicted_as_the_sum_of_its_kernels(tmp_path):
     alone = [count * rows_of(one, np.arange(2), "source").predicted_s for count, one in written.kernels]
     assert whole.predicted_s == pytest.approx(sum(alone))
     assert rows_of(written.part(np.array([1])), np.arange(1), "source").predicted_s == whole.predicted_s[1]
+    assert cells_of(written).startswith("not audited: sums over several kernels")
