@@ -82,6 +82,7 @@ def _times(block: Block) -> dict[tuple[int, ...], float]:
 
 
 def cells_of(block: Block) -> str:
+    """Return how many rows a block has and of each finding, or why it is not audited."""
     if block.kernels:
         return "not audited: sums over several kernels, which are no case" + " |" * len(SHOWN)
     count = len(block.measured_s)

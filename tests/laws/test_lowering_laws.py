@@ -1,5 +1,6 @@
 """More of a resource never slows a lowered kernel: random cases, devices and steps of each family."""
 
+import itertools
 import random
 
 import pytest
@@ -82,6 +83,12 @@ def test_rows_in_flight_beyond_what_the_cache_keeps_are_not_started():
     assert times == sorted(times, reverse=True)
     assert blocks[:2] == [8 * 66, 8 * 132]
     assert blocks[-2] == blocks[-1] < 8 * 264
+
+
+def test_gradients_of_weights_take_the_tiles_that_are_done_first():
+    gradients = case("grouped_gemm", "backward", m=101, n=1199, k=2898, groups=5, dtype="bf16", touched_groups=5)
+    times = [simulate_case(gradients, target_of("rtx_4090", [f"sm_count={n}"])).end_ps for n in (280, 311, 360, 513)]
+    assert all(after <= before * (1 + SLACK_RATIO) for before, after in itertools.pairwise(times))
 
 
 def test_a_board_holds_a_lower_clock_rather_than_slow_a_faster_device():

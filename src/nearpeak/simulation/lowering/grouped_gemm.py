@@ -194,17 +194,11 @@ def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: f
 def _deep(g: _Grouped, target: Target, name: str) -> tuple[Kernel, ...]:
     """Return products whose depth is split over groups: blocks stay and take tiles of unequal depth in order."""
     sms, p, hw = target.sm_count, g.p, g.figures
-    best = min(
-        (_deep_tiles(g, rows, columns) for rows in _DEEP_ROWS for columns in _DEEP_COLUMNS),
-        key=lambda tiles: max(tiles[0].sum() * tiles[1] / sms, tiles[0].max()),
-    )
-    times, each = best
-    every = np.repeat(np.ceil(times * PS_PER_S), each)
-    busy = makespan_ps(every, sms) / PS_PER_S
+    busy, tiles = _first_done(g, sms)
     moved = g.loads.sum() * (g.m + g.n) * hw[5] + g.touched * g.m * g.n * OUT_BYTES
     miss = min(max(moved / (p["residency_ratio"] * hw[3]) - 0.5, 0.0), 1.0)
     memory = moved * miss / (p["dram_ratio"] * hw[2])
-    ctas = max(1, min(len(every), sms))
+    ctas = max(1, min(tiles, sms))
     tensor_s = 2.0 * g.m * g.n * g.loads.sum() / (p["tensor_ratio"] * hw[0]) * sms / ctas
     phases = (
         Phase(fixed_ps=ps(_start_s(g))),
@@ -215,6 +209,23 @@ def _deep(g: _Grouped, target: Target, name: str) -> tuple[Kernel, ...]:
         Phase(fixed_ps=ps((busy**4 + memory**4) ** 0.25 - max(busy, memory))),
     )  # fmt: skip
     return (Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target)),)
+
+
+def _first_done(g: _Grouped, sms: int) -> tuple[float, int]:
+    """Return when the tiles that are done first are done, and how many they are: never later on more multiprocessors.
+
+    What a size of tiles takes at least, were they spread evenly, tells which sizes need not be played through.
+    """
+    sizes = (_deep_tiles(g, rows, columns) for rows in _DEEP_ROWS for columns in _DEEP_COLUMNS)
+    by_least = sorted(((max(t.sum() * each / sms, t.max()), t, each) for t, each in sizes), key=lambda one: one[0])
+    busy, count = math.inf, 0
+    for least_s, times, each in by_least:
+        if least_s >= busy:
+            break
+        every = np.repeat(np.ceil(times * PS_PER_S), each)
+        if (end_s := makespan_ps(every, sms) / PS_PER_S) < busy:
+            busy, count = end_s, len(every)
+    return busy, count
 
 
 def _deep_tiles(g: _Grouped, rows: int, columns: int) -> tuple[Any, int]:
