@@ -1,6 +1,6 @@
 """Costs and habits of serving engines beside kernels: host time, captured batch sizes, fusions; one TOML each."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,10 @@ def engine_costs(name: str) -> EngineCosts:
     unknown = set(stated) - {field.name for field in fields(EngineCosts)}
     if unknown:
         raise SpecError(f"{path.name}: {', '.join(sorted(unknown))} is no key of an engine")
+    needed = [field.name for field in fields(EngineCosts) if field.default is MISSING and field.name != "name"]
+    missing = [name for name in needed if name not in stated]
+    if missing:
+        raise SpecError(f"{path.name}: {', '.join(missing)} is missing; an engine's file states {', '.join(needed)}")
     if stated.get("policy"):
         policy = POLICIES[str(stated["policy"])]
         limits = {key: getattr(policy, name) for key, name in _LIMITS.items()}
