@@ -110,3 +110,23 @@ def test_a_limit_above_the_documented_one_slows_nothing():
         for limit_w in (700, 1000, 1400)
     ]
     assert times_s == [times_s[0]] * 3
+
+
+def test_work_takes_the_same_energy_on_more_or_fewer_multiprocessors():
+    energies_j = [
+        load_of_case(target, LARGE, nearpeak.predict(LARGE, target)).clocked_j
+        for target in (target_of("l4", [f"sm_count={count}"]) for count in (29, 58, 142))
+    ]
+    assert energies_j == pytest.approx([energies_j[1]] * 3, rel=1e-6)
+
+
+def test_more_multiprocessors_under_the_same_limit_are_said_with_what_they_draw_at_rest():
+    calls = tuple(Call(case=LARGE, operator=f"linear{place}", phase="forward") for place in range(4))
+    step = Workload(name="products", step="forward", calls=calls)
+    usual, more, powered = (
+        nearpeak.predict(step, target_of("l4", edits))
+        for edits in ([], ["sm_count=100"], ["sm_count=100", 'power.limit="70 W"'])
+    )
+    assert more.time_s < 1.35 * usual.time_s, "the limit leaves 34 W for products, not 46 W"
+    assert "its 100 multiprocessors share the 72 W of the 58 of l4, and draw 38 W at rest" in more.holds_for
+    assert "share" not in usual.holds_for + powered.holds_for

@@ -11,7 +11,7 @@ from nearpeak.core.answers.prediction import Calibration, Prediction
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.prediction.documented_target import stock_of
+from nearpeak.prediction.documented_target import documented_of, stock_of
 from nearpeak.prediction.engine.engine_coefficients import is_jetson
 from nearpeak.prediction.kernel_model import CaseColumns, case_columns
 from nearpeak.prediction.model_choice import model_for
@@ -104,12 +104,14 @@ def load_of(
         return None
     product_w = 0.0 if energy is None else energy * target.peaks[unit].flop_per_s
     vector_w = vector_j * target.peaks[_VECTOR].flop_per_s if _VECTOR in target.peaks else 0.0
-    bandwidth = stock_of(target).dram.bandwidth_bytes_per_s or 0.0
+    stock = stock_of(target)
+    bandwidth = stock.dram.bandwidth_bytes_per_s or 0.0
+    whole = stock.sm_count / target.sm_count if target.sm_count else 1.0  # busy times are those of the whole device
     time_s, clocked_s = times_s
     clocked_s = np.clip(clocked_s, 0.0, time_s)
     return KernelLoad(
         clocked_s=clocked_s, other_s=time_s - clocked_s,
-        clocked_j=busy.products_s * product_w + busy.vector_s * vector_w,
+        clocked_j=whole * (busy.products_s * product_w + busy.vector_s * vector_w),
         steady_j=busy.memory_s * bandwidth * BYTE_J,
         clock_ratio=1.0 if energy is None else _burst_clock(target, unit, energy, used),
     )  # fmt: skip
@@ -134,14 +136,18 @@ def added_s(load: KernelLoad, clock: Any) -> Any:
     return load.clocked_s * (np.maximum(load.clock_ratio / clock, 1.0) - 1.0)
 
 
-def at_clock(prediction: Prediction, load: KernelLoad, clock: float) -> Prediction:
-    """Return a prediction whose clocked part runs at no more than `clock`; the cost is its part `power`."""
+def at_clock(prediction: Prediction, load: KernelLoad, clock: float, note: str = "") -> Prediction:
+    """Return a prediction whose clocked part runs at no more than `clock`; the cost is its part `power`.
+
+    Args:
+        note: what to say after the clock for which it holds.
+    """
     more_s = float(added_s(load, clock))
     names, time_s = prediction.provenance.part_names, prediction.time_s + more_s
     parts = list(prediction.parts_s)
     parts[names.index(POWER_TERM)] += more_s
     ratio = time_s / prediction.time_s
-    provenance = replace(prediction.provenance, holds_for=SUSTAINED.format(clock=min(clock, load.clock_ratio)))
+    provenance = replace(prediction.provenance, holds_for=SUSTAINED.format(clock=min(clock, load.clock_ratio)) + note)
     return replace(
         prediction, time_s=time_s, low_s=prediction.low_s * ratio, high_s=prediction.high_s * ratio,
         parts_s=tuple(parts), provenance=provenance,
@@ -163,9 +169,25 @@ def sustained_predictions(target: Target, calls: Iterable[tuple[Case, Prediction
     known = [(load, count) for load, (_, _, count) in zip(loads, calls, strict=True) if load is not None]
     if not known:
         return [prediction for _, prediction, _ in calls]
-    clock = sustained_clock(target, known)
+    clock, note = sustained_clock(target, known), edit_note(target)
     pairs = zip(calls, loads, strict=True)
-    return [burst if load is None else at_clock(burst, load, clock) for (_, burst, _), load in pairs]
+    return [burst if load is None else at_clock(burst, load, clock, note) for (_, burst, _), load in pairs]
+
+
+def edit_note(target: Target) -> str:
+    """Return what other multiprocessors do to a board whose power limit stays as it is; empty where none differ.
+
+    >>> from nearpeak.targets import target_of
+    >>> edit_note(target_of("l4", ["sm_count=142"]))
+    '; its 142 multiprocessors share the 72 W of the 58 of l4, and draw 50 W at rest: --set power.limit to change it'
+    """
+    documented = documented_of(target)
+    if target.sm_count == documented.sm_count or board_w(target) != documented.power_w:
+        return ""
+    return (
+        f"; its {target.sm_count} multiprocessors share the {board_w(target):g} W of the {documented.sm_count} of "
+        f"{documented.name}, and draw {at_rest_w(target):.0f} W at rest: --set power.limit to change it"
+    )
 
 
 def _unit_of(target: Target, cases: CaseColumns) -> str:
