@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
 from nearpeak.core.answers.analysis_comparison import (
@@ -16,20 +17,35 @@ from nearpeak.core.answers.analysis_comparison import (
     TargetComparison,
 )
 from nearpeak.core.answers.execution_time import MODES
+from nearpeak.judgement.step_answer import expected_of
 
 SAME_RATIO = 1e-9
 """Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
 _TIMES = dict.fromkeys(("bound_s", "chained_s", "unfused_s", "launch_floor_s"), "s")
 _WORK = {"matrix_flop": "FLOP", "total_flop": "FLOP", "fused_bytes": "B", "unfused_bytes": "B"}
 _MEMORY = dict.fromkeys(("weight_bytes", "activation_peak_bytes", "peak_bytes"), "B")
-_Entry = tuple[str, float, int]
-"""Label, time of all calls and calls of one case on one target."""
-_NOTHING: _Entry = ("", 0.0, 0)
+
+
+class _Entry(NamedTuple):
+    """One case on one target."""
+
+    label: str = ""
+    """The case in one line."""
+    bound_s: float = 0.0
+    """Bound of all calls."""
+    call_count: int = 0
+    """Calls."""
+    expected_s: float | None = 0.0
+    """Expected time of all calls; none where some have none."""
+
+
+_NOTHING = _Entry()
 
 
 def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
     """Return how `candidate` differs from `baseline`; less time, work and memory is better.
 
+    Verdicts are those of expected times where both have one, in the execution mode of each, else those of bounds.
     Steps of another kind, batch or coverage, bounds under another policy and targets with other roofs are not
     comparable; the reason is stated. Cases that both have are comparable even where the steps are not.
     """
@@ -127,11 +143,7 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())
     target_reason = _target_reason(baseline, candidate, left, right)
     reason = target_reason or step_reason
-    old, new = ({execution.mode: execution.time_s for execution in side.executions} for side in (left, right))
-    expected = (
-        _change(f"expected_{mode}_s", "s", old[mode], new[mode]) for mode in MODES if mode in old and mode in new
-    )
-    changes = () if reason else (*_changes(left, right, _TIMES), *expected)
+    changes = () if reason else (*_expected_changes(baseline, candidate, left, right), *_changes(left, right, _TIMES))
     return TargetComparison(
         target=name,
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,
@@ -141,12 +153,37 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
     )
 
 
+def _expected_changes(
+    baseline: Analysis, candidate: Analysis, left: TargetAnalysis, right: TargetAnalysis
+) -> tuple[Change, ...]:
+    """Return the changes of expected times, first that of the headlines; none where they leave out other calls."""
+    old, new = expected_of(baseline, left), expected_of(candidate, right)
+    missing = [side.prediction.unpredicted if side.prediction is not None else None for side in (left, right)]
+    if missing[0] != missing[1]:
+        return ()
+    modes = [{execution.mode: execution.time_s for execution in side.executions} for side in (left, right)]
+    named = [baseline.execution, candidate.execution]
+    by_mode = {
+        mode: _change(f"expected_{mode}_s", "s", modes[0][mode], modes[1][mode])
+        for mode in MODES if mode in modes[0] and mode in modes[1]
+    }  # fmt: skip
+    if named[0] == named[1] and named[0] in by_mode:
+        return by_mode.pop(named[0]), *by_mode.values()
+    first = [] if old is None or new is None else [_change("expected_s", "s", old.time_s, new.time_s)]
+    return *first, *by_mode.values()
+
+
 def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]:
     """Return the cases by digest; one that several modules call is added up."""
     entries: dict[str, _Entry] = {}
     for row, time in zip(analysis.rows, target.times, strict=True):
-        _, total_s, calls = entries.get(row.case.digest, ("", 0.0, 0))
-        entries[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
+        entry = entries.get(row.case.digest, _NOTHING)
+        expected_s = None
+        if entry.expected_s is not None and time.prediction is not None:
+            expected_s = entry.expected_s + time.prediction.time_s * row.call_count
+        entries[row.case.digest] = _Entry(
+            row.label, entry.bound_s + time.bound_s * row.call_count, entry.call_count + row.call_count, expected_s
+        )
     return entries
 
 
@@ -158,9 +195,8 @@ def _case_comparisons(
     Cases measured below their bound get no verdict: the bound is wrong until the cause is known.
     """
     old, new = _entries(baseline, left), _entries(candidate, right)
-    moved = {digest: abs(new.get(digest, _NOTHING)[1] - old.get(digest, _NOTHING)[1]) for digest in {*old, *new}}
-    ordered = sorted(moved, key=lambda digest: (-moved[digest], digest))
-    cases = [_case(digest, old.get(digest), new.get(digest)) for digest in ordered]
+    cases = [_case(digest, old.get(digest), new.get(digest)) for digest in {*old, *new}]
+    cases.sort(key=lambda case: (-abs(case.changes[-1].pair[2] - case.changes[-1].pair[1]), case.digest))
     beaten = {
         row.digest: f"{name} measured it at {row.measured_s:.6g} s, below its bound of {row.bound_s:.6g} s"
         for name, target in (("candidate", right), ("baseline", left))
@@ -176,13 +212,18 @@ def _case_comparisons(
 
 
 def _case(digest: str, left: _Entry | None, right: _Entry | None) -> CaseComparison:
-    label = (left or right or _NOTHING)[0]
-    (_, left_s, left_calls), (_, right_s, right_calls) = left or _NOTHING, right or _NOTHING
-    total = _change("total_s", "s", left_s, right_s)
-    changes = (_change("call_count", "", left_calls, right_calls), total)
+    label = (left or right or _NOTHING).label
+    old, new = left or _NOTHING, right or _NOTHING
+    changes: tuple[Change, ...] = (
+        _change("call_count", "", old.call_count, new.call_count), _change("total_s", "s", old.bound_s, new.bound_s),
+    )  # fmt: skip
+    if old.expected_s is not None and new.expected_s is not None:
+        changes += (_change("expected_total_s", "s", old.expected_s, new.expected_s),)
     if left is None or right is None:
         reason = f"only in the {'baseline' if right is None else 'candidate'}"
         apart = tuple(replace(change, verdict=NOT_COMPARABLE) for change in changes)
         return CaseComparison(label=label, digest=digest, verdict=NOT_COMPARABLE, reason=reason, changes=apart)
-    one_call = _change("bound_s", "s", left_s / left_calls, right_s / right_calls)
-    return CaseComparison(label=label, digest=digest, verdict=total.verdict, reason="", changes=(one_call, *changes))
+    one_call = _change("bound_s", "s", left.bound_s / left.call_count, right.bound_s / right.call_count)
+    return CaseComparison(
+        label=label, digest=digest, verdict=changes[-1].verdict, reason="", changes=(one_call, *changes)
+    )

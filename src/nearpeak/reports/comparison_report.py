@@ -19,6 +19,7 @@ _STYLES = {"better": "good", "worse": "bad", "same": "muted", "not comparable": 
 _MARKS = {"better": "▼", "worse": "▲", "same": "=", "not comparable": "?"}
 """A sign per verdict: time, work and memory go down or up."""
 _QUANTITIES: Mapping[str, str] = {
+    "expected_s": "expected, as each is run",
     "bound_s": "bound, any fusion", "chained_s": "one kernel per operator", "unfused_s": "operators added up",
     "launch_floor_s": "launch floor", "matrix_flop": "FLOP for matrix units", "total_flop": "all FLOP",
     "fused_bytes": "bytes fused", "unfused_bytes": "bytes operator by operator", "weight_bytes": "weights",
@@ -43,8 +44,7 @@ def document_of(comparison: Comparison) -> Document:
 
 
 def _target(target: TargetComparison) -> Iterator[Block]:
-    reason = f": {target.reason}" if target.reason else ""
-    verdict = Span(f"{target.verdict}{reason}", _STYLES[target.verdict])
+    verdict = Span(f"{target.verdict}{_grounds(target)}", _STYLES[target.verdict])
     yield Heading((Span(target.target, "code"), "  ", verdict))
     if target.changes:
         yield _changes("least and expected time", target.changes)
@@ -53,13 +53,25 @@ def _target(target: TargetComparison) -> Iterator[Block]:
         (case.label, *_figures(case.changes[-1]), _verdict(case.verdict, case.reason or _ratio(case.changes[-1])))
         for case in moved[:TOP_COUNT]
     ]
-    yield from (
-        [Table(columns=columns("`case, all calls", "#baseline", "#candidate", "ratio"), rows=rows)] if rows else []
+    is_expected = all(case.changes[-1].quantity == "expected_total_s" for case in moved[:TOP_COUNT])
+    heads = columns(
+        f"`case, all calls, {'expected' if is_expected else 'by bounds'}", "#baseline", "#candidate", "ratio"
     )
+    yield from [Table(columns=heads, rows=rows)] if rows else []
     rest = len(moved) - TOP_COUNT
     yield from [Text(f"{rest} more cases differ", "muted")] if rest > 0 else []
     same = len(target.cases) - len(moved)
     yield from [Text(f"{same} cases are the same", "muted")] if same else []
+
+
+def _grounds(target: TargetComparison) -> str:
+    """Return after a verdict what it is of, and the bound where that says otherwise; why there is none."""
+    if target.reason or not target.changes:
+        return f": {target.reason}" if target.reason else ""
+    first = target.changes[0]
+    bound = next((change for change in target.changes if change.quantity == "bound_s"), first)
+    other = "" if bound.verdict == first.verdict else f"; its bound is {bound.verdict}, {_ratio(bound)}"
+    return f" by {_QUANTITIES[first.quantity]}: {' → '.join(_figures(first))}, {_ratio(first)}{other}"
 
 
 def _changes(title: str, changes: Sequence[Change]) -> Table:

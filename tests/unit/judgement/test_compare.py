@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from tests.unit.reports import factory
 
+import nearpeak
 from nearpeak.core.answers.analysis_comparison import BETTER, NOT_COMPARABLE, SAME, WORSE
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.answers.execution_time import ExecutionTime
@@ -135,3 +137,28 @@ def test_expected_times_are_compared_mode_by_mode_where_both_sides_have_them():
 def test_a_ratio_that_rounds_to_one_is_marked_as_near_it():
     more = dataclasses.replace(BASELINE, total_flop=BASELINE.total_flop + BASELINE.total_flop // 10**7)
     assert "≈ 1× worse" in to_terminal(document_of(compare(BASELINE, more)))
+
+
+def test_the_verdict_is_of_the_expected_time_and_the_bound_is_named_where_it_differs():
+    wide, narrow = (
+        nearpeak.capture("llama-3-8b", step="decode", kv=4096, weights=weights) for weights in (None, "fp8")
+    )
+    baseline = nearpeak.analyze(wide, "h100_sxm")
+    comparison = compare(baseline, nearpeak.analyze(narrow, "h100_sxm"))
+    target = comparison.targets[0]
+    bound = next(change for change in target.changes if change.quantity == "bound_s")
+    assert (target.verdict, target.changes[0].quantity) == (WORSE, "expected_eager_s"), "the host submits more kernels"
+    assert bound.verdict == BETTER
+    text = to_terminal(document_of(comparison), width=120)
+    assert re.search(r"h100_sxm  worse by expected, eager: .* → .*, 1\.\d+×; its bound is better, 0\.\d+×", text)
+    other = compare(baseline, nearpeak.analyze(narrow, "h100_sxm", execution="graph")).targets[0]
+    assert (other.verdict, other.changes[0].quantity) == (BETTER, "expected_s")
+
+
+def test_without_an_expected_time_in_both_the_bound_decides():
+    def without(analysis):
+        targets = [dataclasses.replace(target, prediction=None, executions=()) for target in analysis.targets]
+        return dataclasses.replace(analysis, targets=tuple(targets))
+
+    target = compare(without(BASELINE), LESS_WORK).targets[0]
+    assert (target.verdict, target.changes[0].quantity) == (BETTER, "bound_s")

@@ -35,11 +35,11 @@ class CaseComparison:
     digest: str
     """Identity of the case."""
     verdict: str
-    """That of the time of all its calls."""
+    """That of the time of all its calls: the expected one where both have it, else that of the bounds."""
     reason: str
     """Reason for which it is not comparable; empty when it is."""
     changes: tuple[Change, ...]
-    """Bound of one call where both have it, calls, and last the time of all calls."""
+    """Bound of one call where both have it, calls, the bound of all calls, and last their expected time, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +49,11 @@ class TargetComparison:
     target: str
     """Target name."""
     verdict: str
-    """That of the bound of the whole step."""
+    """That of the expected time of the whole step where both have one, else that of its bound."""
     reason: str
     """Reason for which it is not comparable; empty when it is."""
     changes: tuple[Change, ...]
-    """Times of the whole step."""
+    """Times of the whole step, first the one that the verdict is of."""
     cases: tuple[CaseComparison, ...]
     """Cases of either analysis, largest difference of time first."""
 
