@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from nearpeak.cli import main
+from nearpeak.cli.shared.capture_command import OPTIONS
+from nearpeak.core.work.scheme import SCHEMES
+from nearpeak.core.work.stored_formats import CACHES, WEIGHTS
 
 GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16")
 
@@ -301,3 +304,9 @@ def test_what_the_terminal_s_encoding_lacks_is_written_in_other_words(monkeypatc
         main()
     assert stop.value.code == 0
     assert b"1 ms \\xb1 0.0%" in written.getvalue()
+
+
+def test_the_help_lists_every_spelling_of_stored_formats():
+    for name, accepted in (("weights", {**WEIGHTS, **SCHEMES}), ("kv_cache", CACHES)):
+        listed = re.split(r"[^\w]+", OPTIONS[name][1].help)
+        assert set(accepted) <= set(listed)

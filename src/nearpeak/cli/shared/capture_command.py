@@ -9,9 +9,15 @@ import typer
 
 from nearpeak.cli.shared.options import bytes_of, progress, seconds_of
 from nearpeak.core.work.capture_options import STORED, CaptureOptions
+from nearpeak.core.work.engine_choice import ENGINE_FORMATS, ENGINES
+from nearpeak.core.work.scheme import SCHEMES
+from nearpeak.core.work.stored_formats import CACHES, EXPERTS, WEIGHTS
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import SpecError
 
+_SCHEME_NAMES = [name for name in SCHEMES if name not in WEIGHTS]
+_ACTIVATIONS = "; ".join(f"{name} takes {', '.join([*kinds][1:])}" for name, kinds in WEIGHTS.items() if len(kinds) > 1)
+"""Formats of activations beside the usual one, by format of the weights."""
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "step": (str, typer.Option("forward", "--phase", "--step", help="forward (prefill), decode, or train.")),
     "batch": (int | None, typer.Option(None, "--batch", "-b", help="Batch size.")),
@@ -20,7 +26,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "layers": (
         int | None, typer.Option(None, "--layers", help="hf:<model type>: most layers of each stack; all by default.")
     ),
-    "dtype": (str | None, typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")),
+    "dtype": (str | None, typer.Option(None, "--dtype", help="Format of weights and activations: bf16, fp16, fp32.")),
     "autocast": (
         str | None, typer.Option(None, "--autocast", help="Lower the step as autocast on a GPU does: bf16 or fp16.")
     ),
@@ -28,15 +34,17 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         str | None,
         typer.Option(
             None, "--weights",
-            help="Weights as stored: fp8, fp8_block, mxfp8, int8, int4, nvfp4, mxfp4; experts=mxfp4 for those alone.",
+            help=f"Weights as stored: {', '.join(WEIGHTS)}; or a scheme by its name: {', '.join(_SCHEME_NAMES)}; "
+            f"{EXPERTS}=mxfp4 for those alone.",
         ),
     ),
     "activations": (
         str | None,
-        typer.Option(None, "--activations", help="With --weights, where not as usual: int8 takes bf16, mxfp4 mxfp4."),
+        typer.Option(None, "--activations", help=f"With --weights, where not as usual: {_ACTIVATIONS}."),
     ),
     "kv_cache": (
-        str | None, typer.Option(None, "--kv-cache", help="Keys and values of a decode step as stored: fp8, int8."),
+        str | None,
+        typer.Option(None, "--kv-cache", help=f"Keys and values of a decode step as stored: {', '.join(CACHES)}."),
     ),
     "fusion": (
         str | None,
@@ -66,7 +74,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         str | None,
         typer.Option(
             None, "--engine",
-            help="Inference engine that runs the step: tensorrt or onnxruntime, built in a format as tensorrt:int8.",
+            help=f"Inference engine that runs the step: {' or '.join(ENGINES)}; built in "
+            f"{', '.join(ENGINE_FORMATS)} as tensorrt:int8.",
         ),
     ),
     "timeout": (str, typer.Option("600 s", "--timeout", help="Wall time that capturing may take, e.g. '20 s'.")),
