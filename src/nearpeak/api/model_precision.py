@@ -81,29 +81,30 @@ def _graph_of(record: dict[str, Any]) -> "ExecutedGraph":
 def precision(
     model: str | Path, targets: Sequence["Target"] = (), options: CaptureOptions = CaptureOptions(), *,
     precisions: Sequence[str] = (), schemes: Sequence[str] | None = None, data: Path | None = None,
-    labels: Path | None = None, budget_s: float = 0.5,
+    labels: Path | None = None, budget_s: float = 0.5, execution: str = "",
 ) -> "PrecisionTable":  # fmt: skip
     """Return a model at each precision: bound and expected time on targets, and quantised files measured here.
 
     Args:
         model: a float ONNX file, or anything else that `capture` takes.
-        precisions: rows after fp32; all unless given.
+        precisions: rows after fp32; all but fp16 unless given.
         schemes: ways of quantising an ONNX file that are run on this CPU; all of the rows' unless given, none for none.
         data: an .npz of examples by input, which calibrates the files.
         labels: an .npy of the right classes, for the accuracy.
         budget_s: time of running each file.
+        execution: mode of expected times, `eager`, `graph` or `compiled`; the usual one of the model's source if empty.
 
     Raises:
         SpecError: the model is quantised already, or data do not fit it.
     """
-    from nearpeak.precision.quantisation.narrow_steps import PRECISIONS
+    from nearpeak.precision.quantisation.narrow_steps import USUAL
     from nearpeak.precision.quantisation.precision_table import PrecisionTable
     from nearpeak.precision.quantisation.precision_verdict import verdicts_of
 
-    wanted = _checked(precisions or PRECISIONS)
+    wanted = _checked(precisions or USUAL)
     with naming(model), reading(model, "model"):
         steps = _steps(str(model), options, wanted)
-    rows = [_row(name, steps, targets) for name in wanted]
+    rows = [_row(name, steps, targets, execution) for name in wanted]
     runtime, choice = "", dict[str, str]()
     if Path(model).suffix == ".onnx":
         runs, choice = _runs(Path(model), options, wanted, schemes, data, labels, budget_s)
@@ -141,22 +142,28 @@ def _steps(model: str, options: CaptureOptions, precisions: Sequence[str]) -> "d
         raise SpecError("states the formats of its calls itself, so there are no others to compare; give a model")
     plain = capture_with(model, options if is_file else replace(options, dtype="fp32"))
     steps: dict[str, Workload | str] = {"fp32": plain, "tf32": plain}
+
+    def half_of(dtype: str) -> "Workload":
+        return _half_file(model, options, dtype) if is_file else capture_with(model, replace(options, dtype=dtype))
+
+    if "fp16" in precisions:
+        steps["fp16"] = half_of("fp16")
     if set(precisions) - set(steps):
-        half = _half_file(model, options) if is_file else capture_with(model, replace(options, dtype="bf16"))
+        half = half_of("bf16")
         steps |= {"bf16": half} | {name: narrow_step(half, name) for name in NARROW if name in precisions}
     return steps
 
 
-def _half_file(model: str, options: CaptureOptions) -> "Workload":
-    """Return the step of an ONNX file in bf16."""
+def _half_file(model: str, options: CaptureOptions, dtype: str) -> "Workload":
+    """Return the step of an ONNX file in a format of 16 bits."""
     from nearpeak.api.questions import capture_with
     from nearpeak.frontends.onnx.model_shapes import imported_onnx
-    from nearpeak.precision.quantisation.half_precision_file import in_bf16
+    from nearpeak.precision.quantisation.half_precision_file import in_half
     from nearpeak.precision.quantisation.optimised_graph import fixed_model
 
     onnx = imported_onnx()
     try:
-        half = in_bf16(onnx, fixed_model(Path(model), options))
+        half = in_half(onnx, fixed_model(Path(model), options), dtype)
     except NotModelledError as error:
         raise SpecError(f"{model}: {error}") from None
     with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +173,9 @@ def _half_file(model: str, options: CaptureOptions) -> "Workload":
         return capture_with(path, sizes)
 
 
-def _row(name: str, steps: "dict[str, Workload | str]", targets: Sequence["Target"]) -> "PrecisionRow":
+def _row(
+    name: str, steps: "dict[str, Workload | str]", targets: Sequence["Target"], execution: str
+) -> "PrecisionRow":  # fmt: skip
     """Return one precision on all targets."""
     from nearpeak.bounds.step.liveness import occupancy_of
     from nearpeak.precision.quantisation.narrow_steps import convolution_note
@@ -178,32 +187,34 @@ def _row(name: str, steps: "dict[str, Workload | str]", targets: Sequence["Targe
     memory = occupancy_of(step).use
     return PrecisionRow(
         precision=name, weight_bytes=memory.weight_bytes, activation_bytes=memory.activation_peak_bytes,
-        times=tuple(_time(name, step, target) for target in targets),
+        times=tuple(_time(name, step, target, execution) for target in targets),
         note=convolution_note(step, name),
     )  # fmt: skip
 
 
-def _time(name: str, step: "Workload", target: "Target") -> "TargetTime":
+def _time(name: str, step: "Workload", target: "Target", execution: str) -> "TargetTime":
     """Return bound, expected time and energy of a step on a target; what is missing says why."""
     from nearpeak.api.questions import analyze
     from nearpeak.core.answers.bound import Policy
+    from nearpeak.judgement.step_answer import energy_of, execution_of, expected_of
     from nearpeak.precision.quantisation.precision_table import TargetTime
 
     if name == "tf32" and "tensor.tf32" not in target.peaks:
         return TargetTime(target=target.name, bound_s=None, reason="states no rate for TF32")
     try:
-        answer = analyze(step, target, Policy(dtype="tf32" if name == "tf32" else "strict")).targets[0]
+        analysis = analyze(step, target, Policy(dtype="tf32" if name == "tf32" else "strict"), execution=execution)
+        answer = analysis.targets[0]
     except NotModelledError as error:
         return TargetTime(target=target.name, bound_s=None, reason=str(error).splitlines()[0])
-    prediction = answer.prediction
+    prediction, expected = answer.prediction, expected_of(analysis, answer)
     if not answer.bound_s:
         return TargetTime(target=target.name, bound_s=None, reason="no operator of it has a rule and a known shape")
-    if prediction is None:
+    if prediction is None or expected is None:
         return TargetTime(target=target.name, bound_s=answer.bound_s, reason="nothing predicts it")
     return TargetTime(
-        target=target.name, bound_s=answer.bound_s, predicted_s=prediction.time_s,
-        low_s=prediction.low_s, high_s=prediction.high_s,
-        energy_j=None if prediction.energy is None else prediction.energy.energy_j,
+        target=target.name, bound_s=answer.bound_s, predicted_s=expected.time_s,
+        low_s=expected.low_s, high_s=expected.high_s, energy_j=energy_of(analysis, answer),
+        execution=analysis.execution if execution_of(analysis, answer) is not None else "",
         reason=f"left out of the expected time: {', '.join(prediction.unpredicted)}" if prediction.unpredicted else "",
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ import typer
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.capture_command import takes_capture_options
+from nearpeak.core.answers.execution_time import check_mode
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
@@ -21,7 +22,9 @@ _MODEL = typer.Argument(
 _EXECUTED = typer.Option(
     False, "--executed", help="Only say in which formats the products of a file really run, and what passes are left."
 )
-_PRECISIONS = typer.Option("", "--precisions", help="Rows beside fp32, e.g. bf16,int8; all by default.")
+_PRECISIONS = typer.Option(
+    "", "--precisions", help="Rows beside fp32, of tf32,bf16,fp16,fp8,int8,int4; all but fp16 by default."
+)
 _SCHEMES = typer.Option(
     "",
     "--schemes",
@@ -50,6 +53,7 @@ def precision(
     seeds: int = _SEEDS,
     epochs: int = _EPOCHS,
     budget: str = typer.Option("0.5 s", "--budget", help="Time of running each file here."),
+    execution: str = shared.EXECUTION,
     edits: list[str] = shared.EDITS,
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     why: bool = shared.WHY,
@@ -63,7 +67,15 @@ def precision(
     takes a seed and returns a mapping with a trained model, fit(model, epochs) and accuracy(model).
     """
     shared.check_writable(html)
-    stated = {"--target": target, "--data": data, "--labels": labels, "--precisions": precisions, "--schemes": schemes}
+    check_mode(execution)
+    stated = {
+        "--execution": execution,
+        "--target": target,
+        "--data": data,
+        "--labels": labels,
+        "--precisions": precisions,
+        "--schemes": schemes,
+    }
     if executed:
         _refuse("--executed", stated | {"--ptq": ptq, "--qat": qat})
         document, record = _executed(model, options)
@@ -72,7 +84,8 @@ def precision(
         document, record = _trained(model, options, ptq, qat, seeds, epochs)
     else:
         targets = shared.targets_of(target, edits) if target else []
-        files = {"data": data, "labels": labels, "budget_s": shared.seconds_of(budget, "--budget", "s")}
+        budget_s = shared.seconds_of(budget, "--budget", "s")
+        files = {"data": data, "labels": labels, "budget_s": budget_s, "execution": execution}
         document, record = _table(model, targets, options, precisions, schemes, files)
     shared.write_page(html, document)
     shared.tell(lambda: document, lambda: record, json=json, why=why)

@@ -1,4 +1,4 @@
-"""ONNX files in bf16: every floating-point tensor of a model in the narrower format."""
+"""ONNX files in 16 bits: every floating-point tensor of a model in bf16 or fp16."""
 
 from typing import Any
 
@@ -11,8 +11,11 @@ _KEPT = {"Resize": (1, 2), "Upsample": (1,), "Range": (0, 1, 2), "NonMaxSuppress
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul")
 
 
-def in_bf16(onnx: Any, model: Any) -> Any:
-    """Return a float model with all its fp32 tensors in bf16; the values of weights are rounded.
+def in_half(onnx: Any, model: Any, dtype: str) -> Any:
+    """Return a float model with all its fp32 tensors in 16 bits; the values of weights are rounded.
+
+    Args:
+        dtype: `bf16` or `fp16`.
 
     Raises:
         NotModelledError: it is quantised already.
@@ -20,7 +23,7 @@ def in_bf16(onnx: Any, model: Any) -> Any:
     quantised = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
     if quantised:
         raise NotModelledError(f"is quantised already (it has {quantised[0]}); give the float model, or --executed")
-    single, half = onnx.TensorProto.FLOAT, onnx.TensorProto.BFLOAT16
+    single, half = onnx.TensorProto.FLOAT, {"bf16": onnx.TensorProto.BFLOAT16, "fp16": onnx.TensorProto.FLOAT16}[dtype]
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph = made.graph
@@ -41,7 +44,11 @@ def in_bf16(onnx: Any, model: Any) -> Any:
     for tensor in tensors:
         if tensor.data_type == single:
             values = onnx.numpy_helper.to_array(tensor).astype(np.float32)
-            upper = (np.ascontiguousarray(values).view(np.uint32) >> 16).astype("<u2")  # the upper half of each number
-            raw = {"dims": tensor.dims, "data_type": half, "raw_data": upper.tobytes()}
+            if dtype == "fp16":
+                with np.errstate(over="ignore"):
+                    narrow = values.astype("<f2")
+            else:
+                narrow = (np.ascontiguousarray(values).view(np.uint32) >> 16).astype("<u2")  # upper half of each number
+            raw = {"dims": tensor.dims, "data_type": half, "raw_data": narrow.tobytes()}
             tensor.CopyFrom(onnx.TensorProto(name=tensor.name, **raw))
     return made

@@ -9,8 +9,10 @@ from nearpeak.errors import SpecError
 from nearpeak.frontends.quantisation.quantised_weights import with_quantised_weights
 from nearpeak.units import counted
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp8", "int8", "int4")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
 """Rows of the table."""
+USUAL = tuple(name for name in PRECISIONS if name != "fp16")
+"""Rows where none are asked for: units form products of fp16 at the rate of bf16."""
 NARROW: Mapping[str, str] = {"fp8": "fp8_row", "int8": "int8_row", "int4": "int4_weight_only"}
 """Scheme of products by precision: 8 bits on both sides, 4 bits of weights alone."""
 NO_CONVOLUTION = "weights alone in int4 are not modelled for convolutions"

@@ -20,7 +20,7 @@ class TargetTime:
     bound_s: float | None
     """Time that nothing can beat (proved); none where there is none."""
     predicted_s: float | None = None
-    """Expected time of tuned kernels in sequence; none where nothing predicts it."""
+    """Expected time in the execution mode; none where nothing predicts it."""
     low_s: float | None = None
     """Low end of its 90 % interval."""
     high_s: float | None = None
@@ -29,6 +29,8 @@ class TargetTime:
     """Expected energy; none where no power model applies."""
     reason: str = ""
     """Why something is missing."""
+    execution: str = ""
+    """Execution mode of expected time and energy; empty where modes make no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from nearpeak.core.answers.execution_time import EAGER, MODES
 from nearpeak.precision.quantisation.precision_table import (
     PRECISION_TABLE,
     Accuracy,
@@ -52,8 +53,10 @@ def _title(table: PrecisionTable) -> str:
         if row.times and row.times[0].predicted_s is not None
     ]  # fmt: skip
     if predicted:
-        time_s, name = min((time_s or 0.0, name) for time_s, name in predicted)
-        return f"{table.name}: {name} is expected to be fastest on {table.targets[0]}, {show(time_s, 's')}"
+        time_s, name = min(predicted, key=lambda pair: pair[0] or 0.0)  # of equal ones the widest, which loses nothing
+        mode = next((f", {time.execution}" for row in table.rows for time in row.times[:1] if time.execution), "")
+        answer = "nothing is expected to beat fp32" if name == "fp32" else f"{name} is expected to be fastest"
+        return f"{table.name}: {answer} on {table.targets[0]}, {show(time_s or 0.0, 's')}{mode}"
     trained = [(row.precision, accuracy) for row in table.rows for accuracy in row.trained]
     accurate = [
         (precision, accuracy.trained) for precision, accuracy in trained
@@ -71,6 +74,8 @@ def _blocks(table: PrecisionTable) -> Iterator[Block]:
         yield Items(table.verdicts)
     else:
         yield _main(table)
+        if any(time.execution == EAGER for row in table.rows for time in row.times):
+            yield "Eager, the host submits kernel by kernel and may set the time; --execution graph leaves it out."
         yield from (
             Text(f"{row.precision}: {clean(row.reason or row.note)}", "muted") for row in table.rows
             if row.reason or row.note
@@ -92,9 +97,11 @@ def _blocks(table: PrecisionTable) -> Iterator[Block]:
 
 def _main(table: PrecisionTable) -> Table:
     heads = ["precision"]
-    for target in table.targets:
-        heads += [f"#bound_{target}_s|{target} {PROVED}", f"#expected_{target}_s|{PREDICTED}"]
-        heads += [f"#+energy_{target}_j|energy {PREDICTED}"]
+    for place, target in enumerate(table.targets):
+        modes = {row.times[place].execution for row in table.rows if len(row.times) > place}
+        mode = "".join(f"\n{name}" for name in sorted(modes - {""}))
+        heads += [f"#bound_{target}_s|{target}\n{PROVED}", f"#expected_{target}_s|{PREDICTED}{mode}"]
+        heads += [f"#{'+' * (len(table.targets) > 1)}energy_{target}_j|energy\n{PREDICTED}"]
     many, long = len(table.targets) > 1, sum(map(len, table.targets)) > _LONG
     heads += ["#measured_s|measured", f"#{'+' if many else ''}executed_ratio|executed so"]
     heads += [f"#{'+' if many or long else ''}weight_bytes|weights"]
@@ -213,6 +220,8 @@ def _trained(table: PrecisionTable) -> Iterator[Block]:
 def _provenance(table: PrecisionTable) -> Iterator[str]:
     yield f"bounds, weights and activations: {PROVED}; expected times and energy: {PREDICTED}, with 90 % intervals"
     yield f"times, executed formats and accuracy of files: {MEASURED}, one thread, shortest run of files in turns"
+    modes = {time.execution for row in table.rows for time in row.times if time.execution}
+    yield from (f"{mode}: {MODES[mode]}" for mode in sorted(modes))
     yield "fp8 and int8: products of weights in 8 bits on both sides; int4: weights alone, products in bf16"
     yield "tf32: kernels as for fp32, with products at the rate of units for TF32; no time in TF32 was fitted"
     for row in table.rows:
