@@ -1,6 +1,8 @@
 """The answer on a step in one execution mode: its expected time, what shortens it, whether it keeps a limit."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from nearpeak.core.answers.analysis import Analysis, Opportunity, TargetAnalysis
@@ -54,6 +56,15 @@ def execution_of(analysis: Analysis, target: TargetAnalysis) -> ExecutionTime | 
     return next((execution for execution in target.executions if execution.mode == analysis.execution), None)
 
 
+def energy_of(analysis: Analysis, target: TargetAnalysis) -> float | None:
+    """Return the energy of a step in the execution mode of the analysis; none where it is unknown."""
+    execution = execution_of(analysis, target)
+    if execution is not None:
+        return execution.energy_j
+    energy = target.prediction.energy if target.prediction is not None else None
+    return None if energy is None else energy.energy_j
+
+
 def remedy_of(opportunities: Sequence[Opportunity], cause: str) -> Opportunity | None:
     """Return the best opportunity that shortens a cause of the gap; the best of all where that gains much more.
 
@@ -67,6 +78,55 @@ def remedy_of(opportunities: Sequence[Opportunity], cause: str) -> Opportunity |
     if not candidates or (related and related[0].gain_s * _MUCH_RATIO >= candidates[0].gain_s):
         return related[0] if related else None
     return candidates[0]
+
+
+def proposals_of(analysis: Analysis, target: TargetAnalysis) -> tuple[Opportunity, ...]:
+    """Return what shortens a step, the remedy of the largest cause of its gap first, then the largest gain.
+
+    A larger batch is none of them, see `larger_batch`.
+    """
+    expected = expected_of(analysis, target)
+    proposals = [change for change in target.opportunities if change.kind != "batch" and change.before_s]
+    if expected is None or not expected.gap_s:
+        return tuple(proposals)
+    remedy = remedy_of(proposals, largest_cause(expected))
+    return tuple(sorted(proposals, key=lambda change: change is not remedy))
+
+
+def largest_cause(expected: Expected) -> str:
+    """Return the cause of most of the time beyond the bound."""
+    return max(expected.gap_s, key=lambda name: expected.gap_s[name])
+
+
+def larger_batch(target: TargetAnalysis) -> Opportunity | None:
+    """Return what a larger batch gives, for more throughput at a longer step; none where it gives nothing."""
+    return next((change for change in target.opportunities if change.kind == "batch" and change.before_s), None)
+
+
+def every_proposal(analysis: Analysis, target: TargetAnalysis) -> tuple[Opportunity, ...]:
+    """Return what is worth trying: what shortens the step, see `proposals_of`, then a larger batch."""
+    batch = larger_batch(target)
+    return (*proposals_of(analysis, target), *([batch] if batch is not None else []))
+
+
+def keeps_limit(analysis: Analysis, change: Opportunity, limit: TimeLimit) -> bool:
+    """Return whether a changed step is expected to keep a limit: a time as of the step now, a rate of all its items."""
+    allowed_s = limit.step_s(items_of(analysis))
+    return change.step_s <= (allowed_s * change.item_ratio if limit.is_rate else allowed_s)
+
+
+def fastest_first(analysis: Analysis) -> Analysis:
+    """Return the analysis with its targets by expected time; those last that hold no step or have no expected time.
+
+    Where the host sets the time of several, the time of their kernels decides.
+    """
+
+    def order(target: TargetAnalysis) -> tuple[bool, float, float]:
+        expected, execution = expected_of(analysis, target), execution_of(analysis, target)
+        time_s = inf if expected is None else expected.time_s
+        return target.fit.fits is False, time_s, target.bound_s if execution is None else execution.device_s
+
+    return dataclasses.replace(analysis, targets=tuple(sorted(analysis.targets, key=order)))
 
 
 def limit_verdict(analysis: Analysis, target: TargetAnalysis, limit: TimeLimit) -> LimitVerdict:

@@ -72,12 +72,14 @@ class Step:
 
 
 def opportunity(
-    step: Step, kind: str, title: str, after_s: float, evidence: str, action: str, where: str = ""
-) -> list[Opportunity]:
+    step: Step, kind: str, title: str, after_s: float, evidence: str, action: str, where: str = "",
+    item_ratio: float = 1.0,
+) -> list[Opportunity]:  # fmt: skip
     """Return a change as a list of one, or of none where it gains nothing.
 
     Args:
         after_s: expected time of the step's items with the change.
+        item_ratio: items of the changed step over those of the step.
     """
     before_s = step.execution.time_s
     if not after_s < before_s:
@@ -85,7 +87,7 @@ def opportunity(
     return [
         Opportunity(
             kind=kind, title=title, where=where, gain_s=before_s - after_s, evidence=evidence, before_s=before_s,
-            after_s=after_s, action=action,
+            after_s=after_s, action=action, item_ratio=item_ratio,
         )
     ]  # fmt: skip
 
@@ -139,10 +141,11 @@ def batching(step: Step) -> list[Opportunity]:
     once_s = weights_s + max(step.execution.gap_s.get("launch", 0.0), 0.0)
     grows_s = max(step.execution.device_s - once_s, 0.0) + products_s
     after_s = max(once_s + factor * grows_s, step.execution.host_s)
-    title = f"Run {factor * count:,} at once: a step of {show(after_s, 's')}, less for each"
     evidence = f"reading the weights takes {show(weights_s, 's')} whatever the batch"
     action = f"the same command with --batch {factor * count}"
-    return opportunity(step, "batch", title, after_s / factor, evidence, action)
+    return opportunity(
+        step, "batch", f"Run {factor * count:,} at once", after_s / factor, evidence, action, item_ratio=factor
+    )
 
 
 def constants(step: Step) -> list[Opportunity]:

@@ -6,10 +6,12 @@ from nearpeak.core.answers.analysis import Analysis, Opportunity, TargetAnalysis
 from nearpeak.core.answers.execution_time import MODES
 from nearpeak.core.answers.items import Items as StepItems
 from nearpeak.core.answers.items import items_of
-from nearpeak.judgement.step_answer import execution_of, expected_of
+from nearpeak.core.answers.time_limit import TimeLimit
+from nearpeak.judgement.step_answer import energy_of, expected_of, larger_batch, proposals_of
 from nearpeak.reports import brief_text as text
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.document import Block, Cell, Table, Text, columns
+from nearpeak.reports.step_headline import batch_sentence
 
 SHOWN_TARGETS, SHOWN_OPPORTUNITIES, SHOWN_OPERATORS = 5, 3, 4
 """Rows of each kind in the short answer; with several targets fewer opportunities fit."""
@@ -19,17 +21,25 @@ _LINES = 8
 """Lines for targets and opportunities together, two for each opportunity."""
 
 
-def answer_blocks(analysis: Analysis) -> Iterator[Block]:
-    """Yield the tables of the short answer."""
+def answer_blocks(analysis: Analysis, limit: TimeLimit | None = None) -> Iterator[Block]:
+    """Yield the tables of the short answer.
+
+    Args:
+        limit: a time or rate to be kept.
+    """
     first, items = analysis.targets[0], items_of(analysis)
     yield _targets(analysis, items)
     if line := _operators(analysis, first):
         yield Text(line)
+    if first.prediction is not None and "+" in first.target and "; " in first.prediction.holds_for:
+        yield Text(f"Power: {first.prediction.holds_for.partition('; ')[2]}.")  # which the edit leaves as it is
     if warning := _missing(analysis, first):
         yield Text(warning, "strong bad")
     room = max(1, (_LINES - min(len(analysis.targets), SHOWN_TARGETS)) // 2)
-    if any(change.before_s for change in first.opportunities):
-        yield _opportunities(first.opportunities, items, min(room, SHOWN_OPPORTUNITIES))
+    if proposals := proposals_of(analysis, first):
+        yield _opportunities(proposals, items, min(room, SHOWN_OPPORTUNITIES))
+    if (batch := larger_batch(first)) is not None:
+        yield Text(batch_sentence(analysis, batch, limit))
 
 
 def _targets(analysis: Analysis, items: StepItems) -> Table:
@@ -37,7 +47,7 @@ def _targets(analysis: Analysis, items: StepItems) -> Table:
     has_modes = any(target.executions for target in analysis.targets)
     modes = list(MODES) if has_modes else []
     heads = [f"#{mode}{' *' if mode == analysis.execution else ''}" for mode in modes] or ["#expected"]
-    energy = ["#energy"] if any(_energy_j(analysis, target) is not None for target in analysis.targets) else []
+    energy = ["#energy"] if any(energy_of(analysis, target) is not None for target in analysis.targets) else []
     each = "target" if items.noun == "step" else f"each {items.noun} on"
     longest = max((len(words.clean(target.target)) for target in analysis.targets), default=0)
     energy = [f"{'+' if longest > _WITH_ENERGY else ''}{name}" for name in energy]  # names are never broken or cut
@@ -61,7 +71,7 @@ def _cells(
     if modes and not target.executions and expected is not None:  # a processor without a host of its own
         shown = [text.brief(items.item_s(expected.time_s), "s"), *["–"] * (len(modes) - 1)]
     rate = "–" if expected is None or not expected.time_s else text.figure_of_three(items.per_s(expected.time_s))
-    joule = _energy_j(analysis, target)
+    joule = energy_of(analysis, target)
     energy = ["–" if joule is None else text.brief(joule / items.count, "J")] if has_energy else []
     verdict, style = {True: ("yes", "good"), False: ("no", "bad"), None: ("?", "")}[target.fit.fits]
     return (
@@ -69,15 +79,6 @@ def _cells(
         sign + text.brief(items.item_s(target.bound_s), "s"), *shown, rate, *energy,
         Cell(value=target.fit.fits, text="–" if analysis.memory is None else verdict, kind=style),
     )  # fmt: skip
-
-
-def _energy_j(analysis: Analysis, target: TargetAnalysis) -> float | None:
-    """Return the energy of a step in the mode of the headline."""
-    execution = execution_of(analysis, target)
-    if execution is not None:
-        return execution.energy_j
-    energy = target.prediction.energy if target.prediction is not None else None
-    return None if energy is None else energy.energy_j
 
 
 def _operators(analysis: Analysis, target: TargetAnalysis) -> str:

@@ -6,14 +6,14 @@ from nearpeak.core.answers.analysis import Analysis, Share, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.core.answers.execution_time import GAP_CAUSES, MODES
 from nearpeak.core.answers.time_limit import NO, OPEN, TimeLimit
-from nearpeak.judgement.step_answer import execution_of, limit_verdict
+from nearpeak.judgement.step_answer import every_proposal, execution_of, fastest_first, limit_verdict
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.analysis_answer import answer_blocks
 from nearpeak.reports.bar_geometry import memory_parts
 from nearpeak.reports.document import WHY, Block, Cell, Details, Document, Heading, Items, Span, Table, Text, columns
-from nearpeak.reports.step_headline import headline, verdict_sentence
-from nearpeak.units import show
+from nearpeak.reports.step_headline import headline, verdict_sentence, winner
+from nearpeak.units import counted, show
 
 HOST_NOTE = (
     "Host costs of eager calls are ranges of public profiles: 3 to 8 µs of framework for each call and view, 1 to 3 µs "
@@ -38,14 +38,15 @@ def document_of(analysis: Analysis, limit: TimeLimit | None = None) -> Document:
         return Document(
             title=name, subject=subject, lead="No target is given.", blocks=[Details(WHY, tuple(_rest(analysis)))]
         )
+    analysis = fastest_first(analysis)
     first = analysis.targets[0]
     is_one = len(analysis.targets) == 1
     place = f" on {words.shortened(first.title, 40)}" if is_one else ""
-    lead = headline(analysis, first) if is_one else f"{words.shortened(first.target, 54)}: {headline(analysis, first)}"
+    lead = f"{winner(analysis)}{headline(analysis, first)}"
     verdicts = [Text(text, "strong") for text in verdict_lines(analysis, limit)] if limit is not None else []
     measured = [block for target in analysis.targets
                 for block in (*_measured(analysis, target), *_unmeasured(analysis, target))]  # fmt: skip
-    blocks: list[Block] = [*verdicts, *answer_blocks(analysis), *measured, Details(WHY, tuple(_rest(analysis)))]
+    blocks: list[Block] = [*verdicts, *answer_blocks(analysis, limit), *measured, Details(WHY, tuple(_rest(analysis)))]
     return Document(title=name, subject=f"{subject}{place}", lead=lead, blocks=blocks)
 
 
@@ -69,7 +70,8 @@ def verdict_lines(analysis: Analysis, limit: TimeLimit) -> Iterator[str]:
 
 def _rest(analysis: Analysis) -> Iterator[Block]:
     """Yield what the answer rests on: bounds on all targets, the parts of the first, memory, assumptions, policy."""
-    heads = columns("~target", "#bound", "#1 kernel\nper op", "#launch\nfloor", "#expected\nper op", "limiter", "fits",
+    expected_head = "#graph" if any(target.executions for target in analysis.targets) else "#expected\nper op"
+    heads = columns("~target", "#bound", "#1 kernel\nper op", "#launch\nfloor", expected_head, "limiter", "fits",
                     "#most\nbatch")  # fmt: skip
     yield Table(columns=heads, rows=[_target_cells(analysis, target) for target in analysis.targets], empty="no target")
     yield from _head(analysis)
@@ -90,10 +92,13 @@ def _modes(analysis: Analysis) -> Iterator[Block]:
     yield Heading("Execution modes")
     yield Items(tuple(f"{mode}: {text}" for mode, text in MODES.items()))
     yield HOST_NOTE
+    least_s = expected.LEAST_SHARE * execution.time_s
     rows = [("limit of the step", analysis.targets[0].bound_s, analysis.targets[0].bound_s / execution.time_s)]
     causes = sorted(execution.gap_s, key=lambda cause: -execution.gap_s[cause])
     rows += [(GAP_CAUSES.get(cause, cause), execution.gap_s[cause], execution.gap_s[cause] / execution.time_s)
-             for cause in causes if execution.gap_s[cause]]  # fmt: skip
+             for cause in causes if abs(execution.gap_s[cause]) >= least_s]  # fmt: skip
+    small = [gap_s for gap_s in execution.gap_s.values() if 0 < abs(gap_s) < least_s]
+    rows += [(f"{counted(len(small), 'smaller cause')}", sum(small), sum(small) / execution.time_s)] if small else []
     rows.append((f"expected, {execution.mode}", execution.time_s, 1.0))
     yield Table(columns=columns("~part of the time", "#time_s|time", "#share_ratio|share"), rows=rows)
 
@@ -140,27 +145,29 @@ def _remarks(analysis: Analysis) -> Iterator[Text]:
 def _first_target(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]:
     total = words.least(analysis, target.unfused_s, "s")
     yield Heading(f"On {words.shortened(target.title, 40)}")
-    yield f"sum over operators, inputs cold: {total}; {words.coverage(analysis)}"
+    yield f"sum over operators, inputs cold: {total}"
     yield from expected.lines_of(analysis, target)
     for kind, parts in (("phase", target.by_phase), ("operator", target.by_operator), ("module", target.by_module)):
-        yield _parts(kind, parts)
+        if len(parts) > 1:  # one part is the step
+            yield _parts(kind, parts)
     yield from (
-        Text((f"{change.kind}: {change.title}: {change.evidence}", *(
+        Text((f"{change.title}: {change.evidence}", *(
             (" ", Span(words.shortened(change.where, 48), "code")) if change.where else ()
         )), "muted")
-        for change in target.opportunities
+        for change in every_proposal(analysis, target)
     )  # fmt: skip
 
 
 def _parts(kind: str, parts: Sequence[Share]) -> Table:
     rows: list[Sequence[str | float | Cell]] = []
-    for part in parts[:TOP_COUNT]:
+    shown = [part for part in parts[:TOP_COUNT] if part.share_ratio >= expected.LEAST_SHARE] or parts[:1]
+    for part in shown:
         limiter = max(part.limiter_s, key=lambda name: part.limiter_s[name], default="")
         rows.append((
             part.name or "(top level)", part.time_s, part.share_ratio, Cell(value=part.share_ratio, kind=limiter),
             Cell(value=limiter, kind=limiter), part.call_count,
         ))  # fmt: skip
-    if rest := parts[TOP_COUNT:]:
+    if rest := parts[len(shown) :]:
         time_s, share_ratio = sum(part.time_s for part in rest), sum(part.share_ratio for part in rest)
         rows.append((f"{len(rest)} more", time_s, share_ratio, share_ratio, "", sum(part.call_count for part in rest)))
     heads = ("#time_s|time", "#share_ratio|share", "share_bar|of all", "limiter", "+#call_count|calls")

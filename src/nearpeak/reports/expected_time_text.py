@@ -36,15 +36,16 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
     if prediction is None:
         yield "expected time: no call of the step can be predicted on this target"
         return
+    mode = ", graph" if target.executions else ""  # the modes differ in what the host adds, and in fused calls
     yield (
-        f"expected, kernel after kernel: about {show(prediction.time_s, 's')} "
+        f"expected, kernel after kernel{mode}: about {show(prediction.time_s, 's')} "
         f"({show(prediction.low_s, 's')} to {show(prediction.high_s, 's')}), "
         f"{words.times(prediction.time_s / prediction.bound_s)} "
         f"the {show(prediction.bound_s, 's')} of the same calls' bounds"
     )
     yield f"beyond the bounds: {shares_of(prediction)}"
     if prediction.energy is not None:
-        yield f"energy per step: {energy_line(prediction.energy)}"
+        yield f"energy per step{mode}: {energy_line(prediction.energy)}"
     if prediction.holds_for:
         yield f"holds for {prediction.holds_for}"
     yield f"provenance: {_provenance(prediction)}"
@@ -70,7 +71,8 @@ def _provenance(prediction: StepPrediction) -> str:
 
 def energy_line(energy: ExpectedEnergy) -> str:
     """Return energy, power and what they go to, and whether they were measured on this device."""
-    order = sorted(energy.parts_j, key=lambda name: -energy.parts_j[name])
+    named = [name for name in energy.parts_j if energy.parts_j[name] >= LEAST_SHARE * energy.energy_j]
+    order = sorted(named, key=lambda name: -energy.parts_j[name])
     parts = ", ".join(f"{name} {100 * energy.parts_j[name] / energy.energy_j:.0f} %" for name in order)
     assumed = (
         "" if energy.distance_count == 0 else "; no power of this device was measured, shares of its limit assumed"

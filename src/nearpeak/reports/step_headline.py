@@ -4,14 +4,23 @@ from collections.abc import Mapping
 
 from nearpeak.core.answers.analysis import Analysis, Opportunity, TargetAnalysis
 from nearpeak.core.answers.execution_time import GAP_CAUSES, HOST
-from nearpeak.core.answers.items import Items, items_of
-from nearpeak.core.answers.time_limit import NO, OPEN, YES, LimitVerdict
-from nearpeak.judgement.step_answer import Expected, execution_of, expected_of, remedy_of
+from nearpeak.core.answers.items import Items, items_of, whole_of
+from nearpeak.core.answers.time_limit import NO, OPEN, YES, LimitVerdict, TimeLimit
+from nearpeak.judgement.step_answer import (
+    Expected,
+    execution_of,
+    expected_of,
+    keeps_limit,
+    largest_cause,
+    proposals_of,
+)
 from nearpeak.reports import brief_text as text
 from nearpeak.reports import figure_text as words
 
 _NEAR_RATIO = 1.1
 """Times up to this multiple of the limit have no gap worth a sentence."""
+_SAME_RATIO = 1.01
+"""Ratio of times below which two targets are equally fast."""
 _BRIEF_CAUSES: Mapping[str, str] = {
     HOST: "the host, which submits {count} kernels one by one",
     "launch": "starting {count} kernels",
@@ -33,8 +42,29 @@ def headline(analysis: Analysis, target: TargetAnalysis) -> str:
     mode = f", {analysis.execution}" if execution_of(analysis, target) else ""
     more = "≥ " if target.prediction is not None and target.prediction.unpredicted else ""
     time = f"{more}{text.brief(items.item_s(expected.time_s), 's')} {each} ({ends}{mode})"
+    whole = whole_of(analysis)
+    step = f", {more}{text.brief(expected.time_s, 's')} {whole}" if whole else ""
     rate = "" if is_list else f", {_rate(items, expected.time_s)}"
-    return f"{time}{rate}; {limit}. {_gap(analysis, target, expected)}".rstrip()
+    return f"{time}{step}{rate}; {limit}. {_gap(analysis, target, expected)}".rstrip()
+
+
+def winner(analysis: Analysis) -> str:
+    """Return which target is the fastest and by how much, before its headline; empty for one.
+
+    Args:
+        analysis: with its targets from the fastest on.
+    """
+    if len(analysis.targets) < 2:
+        return ""
+    first, second = analysis.targets[:2]
+    name, other = (words.shortened(target.target, 54) for target in (first, second))
+    times = [expected_of(analysis, target) for target in (first, second)]
+    if times[0] is None or times[1] is None or second.fit.fits is False is not first.fit.fits:
+        return f"{name}: "
+    ratio = times[1].time_s / times[0].time_s if times[0].time_s else 1.0
+    if ratio < _SAME_RATIO:
+        return f"{name}, as fast as {other}: "
+    return f"{name} is the fastest, {words.times(ratio)} as fast as {other}: "
 
 
 def _each(items: Items) -> str:
@@ -49,22 +79,36 @@ def _rate(items: Items, time_s: float, before: str = "") -> str:
 
 
 def _gap(analysis: Analysis, target: TargetAnalysis, expected: Expected) -> str:
-    """Return the largest cause of the gap with its remedy; else the largest opportunity."""
+    """Return the largest cause of the gap with the first of the proposals."""
     gap_s = expected.time_s - target.bound_s
     if expected.time_s <= _NEAR_RATIO * target.bound_s:
         return "Nothing much is left to gain."
-    cause = max(expected.gap_s, key=lambda name: expected.gap_s[name])
+    cause = largest_cause(expected)
     share = min(expected.gap_s[cause] / gap_s, 1.0)
     named = _BRIEF_CAUSES.get(cause, GAP_CAUSES.get(cause, cause)).format(count=f"{expected.kernel_count:,}")
-    remedy = remedy_of(target.opportunities, cause)
-    if remedy is None:
+    proposals = proposals_of(analysis, target)
+    if not proposals:
         return f"{100 * share:.0f} % of the gap: {named}."
-    return f"{100 * share:.0f} % of the gap: {named}. {_try(items_of(analysis), remedy)}"
+    after_s = items_of(analysis).item_s(proposals[0].after_s or 0.0)
+    return f"{100 * share:.0f} % of the gap: {named}. {proposals[0].title}: about {text.brief(after_s, 's')}."
 
 
-def _try(items: Items, remedy: Opportunity) -> str:
-    after_s = items.item_s(remedy.after_s or 0.0)
-    return f"{remedy.title}: about {text.brief(after_s, 's')}."
+def batch_sentence(analysis: Analysis, change: Opportunity, limit: TimeLimit | None = None) -> str:
+    """Return what a larger batch does to throughput and to the time that each user waits, and whether a limit holds.
+
+    Args:
+        change: a larger batch.
+        limit: a time or rate to be kept.
+    """
+    items, before_s = items_of(analysis), change.before_s or 0.0
+    rates = (items.per_s(before_s), items.per_s(change.after_s or 0.0))
+    rate = f"{' → '.join(text.figure_of_three(rate) for rate in rates)} {items.noun}s/s"
+    waiting = f"{'a token of each sequence' if items.is_one_each else 'each step'} takes "
+    waiting += " → ".join(text.brief(time_s, "s") for time_s in (before_s, change.step_s))
+    batch = f"batch {(analysis.batch_count or 1) * change.item_ratio:,.0f}"
+    if limit is not None and not keeps_limit(analysis, change, limit):
+        return f"Not within {words.clean(limit.text)}: {batch}, {rate}, as {waiting}."
+    return f"For throughput: {batch}, {rate}; {waiting}."
 
 
 def verdict_sentence(verdict: LimitVerdict, where: str) -> str:

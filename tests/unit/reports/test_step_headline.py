@@ -13,13 +13,21 @@ from nearpeak.core.answers.analysis import Opportunity
 from nearpeak.core.answers.items import Items, items_of, kv_of, sequence_of
 from nearpeak.core.answers.time_limit import LimitVerdict
 from nearpeak.errors import SpecError
-from nearpeak.judgement.step_answer import limit_verdict, remedy_of
+from nearpeak.judgement.step_answer import (
+    every_proposal,
+    fastest_first,
+    keeps_limit,
+    larger_batch,
+    limit_verdict,
+    proposals_of,
+    remedy_of,
+)
 from nearpeak.reports import render
 from nearpeak.reports.analysis_document import document_of
 from nearpeak.reports.document.html import to_html
 from nearpeak.reports.document.markdown import to_markdown
 from nearpeak.reports.document.terminal import to_terminal
-from nearpeak.reports.step_headline import headline, verdict_sentence
+from nearpeak.reports.step_headline import batch_sentence, headline, verdict_sentence, winner
 
 LONG = ["norm", "gemm", "attention", "relu", "gemm", "relu"] * 20
 
@@ -84,9 +92,9 @@ def test_the_answer_fits_into_25_lines_of_80_columns_and_comes_first(count, mode
     lines = text.splitlines()
     assert len(lines) <= 25, text
     assert max(map(len, lines)) <= 80
-    assert "a token" in lines[1]
+    assert "a token" in " ".join(lines[1:3])
     assert lines[-1].endswith("(--why)")
-    assert all(any(line.startswith(name) for line in lines) for name in names[:5])
+    assert sum(any(line.startswith(f"{name} ") for line in lines[4:]) for name in names) == min(count, 5)
 
 
 def test_names_of_targets_are_neither_broken_nor_cut_and_many_targets_share_a_verdict():
@@ -193,3 +201,93 @@ def test_verdicts_say_by_how_much_and_give_an_exit_code(times, code, part):
     answer = verdict(**times)
     assert exit_code([answer]) == code
     assert part in verdict_sentence(answer, "h100_sxm")
+
+
+def llama(**options):
+    return nearpeak.capture("llama-3-8b", **options)
+
+
+def test_a_larger_batch_states_what_each_user_waits_and_the_throughput_each_in_its_unit():
+    analysis = nearpeak.analyze(llama(step="decode", kv=4096), "h200_sxm", execution="graph")
+    answer = analysis.targets[0]
+    change = larger_batch(answer)
+    now = next(execution.time_s for execution in answer.executions if execution.mode == "graph")
+    assert change.item_ratio == 8
+    assert change.step_s == pytest.approx(8 * change.after_s)
+    assert change.before_s == pytest.approx(now)
+    assert change.step_s > now
+    assert re.fullmatch(
+        r"For throughput: batch 8, [\d,]+ → [\d,]+ tokens/s; a token of each sequence takes [\d.]+ ms → [\d.]+ ms\.",
+        batch_sentence(analysis, change),
+    )
+    text = to_terminal(document_of(analysis))
+    table = text.partition("what to try")[2].partition("For throughput")[0]
+    assert "Run 8" not in table
+    assert "--batch" not in table
+
+
+@pytest.mark.parametrize(("limit", "kept"), [("20ms/token", True), ("10ms/token", False), ("200tokens/s", True)])
+def test_a_larger_batch_that_breaks_a_limit_says_so(limit, kept):
+    analysis = nearpeak.analyze(llama(step="decode", kv=4096), "h200_sxm", execution="graph")
+    change = larger_batch(analysis.targets[0])
+    assert keeps_limit(analysis, change, time_limit(limit)) == kept
+    text = " ".join(to_terminal(document_of(analysis, time_limit(limit))).split())
+    assert (f"Not within {limit}: batch 8" in text) != kept
+    assert ("For throughput: batch 8" in text) == kept
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [({"step": "train"}, "h100_sxm"), ({}, "h100_sxm"), ({"step": "decode"}, "l4"), ({"step": "decode"}, "h200_sxm")],
+)
+def test_the_proposal_of_the_headline_is_the_first_row(options, target):
+    analysis = nearpeak.analyze(llama(**options), target)
+    answer = analysis.targets[0]
+    first = proposals_of(analysis, answer)[0]
+    assert f"{first.title}: about" in headline(analysis, answer)
+    text = to_terminal(document_of(analysis), width=160)
+    row = text.partition("what to try (gains overlap)")[2].splitlines()[2]
+    assert first.title in row
+    assert sorted(every_proposal(analysis, answer), key=str) == sorted(answer.opportunities, key=str)
+
+
+def test_of_several_targets_the_fastest_is_named_with_its_lead_and_rows_are_sorted():
+    workload = llama(step="decode", kv=4096)
+    analysis = nearpeak.analyze(workload, ["l4", "h100_sxm", "h200_sxm"], execution="graph")
+    assert [answer.target for answer in fastest_first(analysis).targets] == ["h200_sxm", "h100_sxm", "l4"]
+    text = to_terminal(document_of(analysis), width=160)
+    assert re.match(r"h200_sxm is the fastest, 1\.\d+× as fast as h100_sxm: [\d.]+ ms a token", text.splitlines()[1])
+    assert text.index("\nh200_sxm ") < text.index("\nh100_sxm ") < text.index("\nl4 ")
+    host_bound = fastest_first(nearpeak.analyze(workload, ["h100_sxm", "h200_sxm"]))
+    assert winner(host_bound) == "h200_sxm, as fast as h100_sxm: "
+    assert winner(nearpeak.analyze(workload, "l4")) == ""
+
+
+def test_a_target_that_cannot_hold_the_step_does_not_win():
+    analysis = nearpeak.analyze(llama(step="decode", batch=64, kv=8192), ["l4", "h100_sxm", "mi300x"])
+    fits = [answer.fit.fits for answer in fastest_first(analysis).targets]
+    assert fits == sorted(fits, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "ms a prompt to its first token"), ({"batch": 4}, "ms for 4 prompts to their first tokens"),
+        ({"step": "train"}, "ms a step"),
+    ],
+)  # fmt: skip
+def test_a_step_of_many_tokens_says_its_own_time_too(options, words):
+    analysis = nearpeak.analyze(llama(sequence=512, **options), "h100_sxm")
+    assert re.search(rf"[µm]s a token \(.*\), [\d.]+ {words}, [\d,]+ tokens/s", headline(analysis, analysis.targets[0]))
+    images = nearpeak.analyze(chain(["relu"], batch=8), "h100_sxm")
+    assert "s a batch of 8, " in headline(images, images.targets[0])
+
+
+def test_what_the_answer_rests_on_labels_the_graph_and_says_nothing_twice():
+    text = to_terminal(document_of(nearpeak.analyze(llama(step="decode", kv=4096), "h100_sxm")), is_unfolded=True)
+    lines = text.splitlines()
+    assert len(lines) <= 120
+    assert "expected, kernel after kernel, graph: about" in text
+    assert "energy per step, graph: about" in text
+    assert sum("bound covers" in line for line in lines) == 1
+    assert not any(line.startswith("by phase") for line in lines)

@@ -102,6 +102,13 @@ class Opportunity:
     """Expected time with it; never above `before_s`."""
     action: str = ""
     """Command or line of code that tries it."""
+    item_ratio: float = 1.0
+    """Items of the changed step over those of the step as it is; above 1 for a larger batch, whose step is longer."""
+
+    @property
+    def step_s(self) -> float:
+        """Return the expected time of the changed step, which each of its users waits for."""
+        return (self.after_s or 0.0) * self.item_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

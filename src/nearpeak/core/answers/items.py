@@ -11,6 +11,8 @@ _CACHED = re.compile(r"(\d+) cached positions")
 _IMAGES = ("pixel_values", "image", "images", "img")
 """Names of inputs whose first extent counts images."""
 _CHANNELS = (1, 3)
+_GENERATORS = ("ForCausalLM", "LMHeadModel")
+"""Ends of the names of classes that write text token by token after they have read a prompt."""
 
 
 class Step(Protocol):
@@ -66,6 +68,27 @@ def kv_of(step: Step) -> int | None:
     """Return the cached positions of each sequence; none where nothing is cached."""
     match = _CACHED.search(step.origin.get("inputs", ""))
     return int(match.group(1)) if match else None
+
+
+def whole_of(step: Step) -> str:
+    """Return what a step of several items is as a whole, after its time; empty where it lasts as long as an item.
+
+    >>> from nearpeak.core.work.workload import Workload
+    >>> origin = {"batch": "1", "inputs": "input_ids 1×2048", "class": "LlamaForCausalLM"}
+    >>> whole_of(Workload(name="m", step="forward", calls=(), origin=origin))
+    'a prompt to its first token'
+    """
+    items = items_of(step)
+    if items.is_one_each or items.count == 1:
+        return ""
+    if step.step == "train":
+        return "a step"
+    batch = int(step.origin.get("batch", 1))
+    if items.noun != "token":
+        return f"a batch of {items.count:,}"
+    if step.origin.get("class", "").endswith(_GENERATORS):
+        return "a prompt to its first token" if batch == 1 else f"for {batch:,} prompts to their first tokens"
+    return "a sequence" if batch == 1 else f"for {batch:,} sequences"
 
 
 def items_of(step: Step) -> Items:

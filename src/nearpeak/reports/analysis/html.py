@@ -17,12 +17,13 @@ from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.core.answers.execution_time import MODES
 from nearpeak.core.answers.size_grid import SizeGrid
 from nearpeak.core.work.family import FAMILIES
+from nearpeak.judgement.step_answer import every_proposal
 from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
 from nearpeak.reports import gap_charts as gaps
 from nearpeak.reports import roofline_geometry as roofline
-from nearpeak.reports.step_headline import headline
+from nearpeak.reports.step_headline import batch_sentence, headline
 from nearpeak.units import show
 
 SHOWN_COUNT = 200
@@ -220,6 +221,8 @@ def _environment() -> Environment:
         words=words,
         expected=expected,
         headline=headline,
+        batch_sentence=batch_sentence,
+        proposals=every_proposal,
         modes=MODES,
         roofline=roofline,
         bars=bars,
