@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nearpeak.core.answers.analysis import TargetAnalysis
 from nearpeak.core.answers.execution_time import COMPILED, EAGER, GRAPH, HOST, TRAFFIC, ExecutionTime
 from nearpeak.core.answers.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.work.case import Case
@@ -46,26 +45,29 @@ def usual_mode(workload: Workload) -> str:
     return GRAPH if is_built else EAGER
 
 
-def executions_of(workload: Workload, rows: Calls, answer: TargetAnalysis, target: Target) -> tuple[ExecutionTime, ...]:
+def executions_of(
+    workload: Workload, rows: Calls, step: StepPrediction | None, bound_s: float, target: Target
+) -> tuple[ExecutionTime, ...]:
     """Return the expected time of the predicted calls in each mode, never below the bound of the step.
 
     None for lists of unrelated cases, and on processors without a host of their own.
 
     Args:
         rows: bound and prediction of a call by case.
+        step: their sum.
+        bound_s: bound of the step.
     """
-    step = answer.prediction
     if step is None or workload.step == "sweep" or target.kind != "gpu":
         return ()
     calls = [call for call in workload.calls if call.case in rows]
     launches = {case: work_of(case).launch_count for case in {call.case for call in calls} if case is not None}
     kernels = sum(max(1, launches[call.case]) * call.call_count for call in calls if call.case is not None)
     call_count = sum(call.call_count for call in calls)
-    gap = {**step.gap_s, TRAFFIC: step.bound_s - answer.bound_s}
+    gap = {**step.gap_s, TRAFFIC: step.bound_s - bound_s}
     plain = DeviceTime(
         time_s=step.time_s, low_s=step.low_s, high_s=step.high_s, kernel_count=kernels, gap_s=gap
     )  # fmt: skip
-    fused = _fused(plain, workload, rows, answer.bound_s)
+    fused = _fused(plain, workload, rows, bound_s)
     eager = eager_cost(call_count, kernels, sum(workload.skipped.values()), target)
     ways = ((EAGER, plain, eager), (GRAPH, plain, GRAPH_LAUNCH), (COMPILED, fused, GRAPH_LAUNCH))
     return tuple(_submitted(mode, device, host, step) for mode, device, host in ways)

@@ -67,7 +67,9 @@ def _with_modes(
         row.case: (time.bound_s, time.prediction)
         for row, time in zip(analysis.rows, answer.times, strict=True) if time.prediction is not None
     }  # fmt: skip
-    answer = dataclasses.replace(answer, executions=executions_of(workload, calls, answer, target))
+    answer = dataclasses.replace(
+        answer, executions=executions_of(workload, calls, answer.prediction, answer.bound_s, target)
+    )
     if not answer.executions:
         return answer
     execution = next(candidate for candidate in answer.executions if candidate.mode == mode)

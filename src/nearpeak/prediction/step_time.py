@@ -64,12 +64,21 @@ def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Set
 
 
 def _step(workload: Workload, target: Target, setting: Setting, file: Path | None) -> StepPrediction | None:
+    return calls_of(workload, target, setting, file)[1]
+
+
+def calls_of(
+    workload: Workload, target: Target, setting: Setting = USUAL, file: Path | None = None
+) -> tuple[Mapping[Case, tuple[float, CallPrediction]], StepPrediction | None]:
+    """Return bound and prediction of a call of each predicted case of a step, and the sum over its calls."""
     parts = _parts(Same(workload))
     rows = [part.row for part in parts]
     works = {id(part.work): part.work for part in parts}  # calls that touch all of their operands share one
     bounds = {key: proved_s(work, target, CLASSICAL) for key, work in works.items()}
     times = [CaseTime(bound_s=bounds[id(part.work)], limiter="", terms_s={}) for part in parts]
-    return _predicted_rows(rows, times, target, as_step(setting, workload.step), file)[1]
+    predicted, step = _predicted_rows(rows, times, target, as_step(setting, workload.step), file)
+    pairs = zip(rows, predicted, strict=True)
+    return {row.case: (time.bound_s, time.prediction) for row, time in pairs if time.prediction is not None}, step
 
 
 def as_step(setting: Setting, step: str) -> Setting:

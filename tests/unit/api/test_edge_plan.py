@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearpeak.api.edge.edge_plan import EdgeJob, plan_edge
-from nearpeak.api.questions import analyze, case
+from nearpeak.api.questions import analyze, capture, case
 from nearpeak.cli import application
 from nearpeak.core.edge.board_mode import ModeSample
 from nearpeak.core.edge.scoped_power import PowerScope, ScopedPower
@@ -138,3 +138,17 @@ def test_the_command_answers_a_saved_workload(step, tmp_path):
     assert raw["scope"] == "vdd_in"
     assert raw["engine"] == "tensorrt:int8"
     assert len(raw["next_modes"]) == 2
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_without_measurements_times_and_intervals_are_those_of_analyze(mode):
+    step = capture("resnet-50")
+    planned = plan_edge(step, "jetson_agx_orin", WALL, job=EdgeJob(execution=mode))
+    for row in planned.rows:
+        answer = analyze(step, row.mode.target, execution=mode).targets[0]
+        expected = next(execution for execution in answer.executions if execution.mode == mode)
+        assert (row.time_s.value, row.time_s.low, row.time_s.high) == pytest.approx(
+            (expected.time_s, expected.low_s, expected.high_s), rel=1e-6
+        )
+    assert planned.execution == mode
+    assert f"operators one by one, {mode}," in report.document_of(planned).subject

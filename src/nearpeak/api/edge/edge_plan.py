@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp, hypot, log
 from typing import Any
 
+from nearpeak.core.answers.execution_time import ExecutionTime
 from nearpeak.core.edge.board_mode import BoardMode, ModeSample
 from nearpeak.core.edge.mode_plan import Estimate, ModeRow, PlannedEdge
 from nearpeak.core.edge.scoped_power import PowerScope
@@ -75,10 +76,13 @@ def plan_edge(
     sampled = {sample.mode for sample in samples}
     modes = [mode for mode in board_modes(board) if OTHER_JETPACK not in mode.name or mode.name in sampled]
     rates = inverse_rates(modes)
-    prior = _Prior.of(workload, modes, scope, is_graph=(job.execution or usual_mode(workload)) != EAGER)
+    job = replace(job, execution=job.execution or usual_mode(workload))
+    prior = _Prior.of(workload, modes, scope, is_graph=job.execution != EAGER)
     predicted_s = _moved(modes, rates, prior.times_s, samples)
     times = _transfer(modes, rates, predicted_s, prior.time_ratio, samples, lambda sample: sample.time_s)
     powers = _transfer(modes, rates, prior.powers_w, prior.power_ratio, samples, lambda sample: _power(sample, scope))
+    if times is not None and not any(sample.time_s for sample in samples):
+        times = replace(times, low=[low_s for low_s, _ in prior.ends_s], high=[high_s for _, high_s in prior.ends_s])
     if times is None:
         raise NotModelledError(f"{workload.name}: no prediction on {board}; {prior.cause}; measure modes (--profile)")
     measured_modes = {sample.mode for sample in samples if not sample.model}
@@ -128,12 +132,14 @@ class _Prior:
 
     times_s: tuple[float, ...] | None
     """Times by mode; none where nothing predicts the step."""
+    ends_s: tuple[tuple[float, float], ...]
+    """Ends of the 90 % intervals of times, as 'nearpeak analyze' gives them; none where nothing predicts the step."""
     powers_w: tuple[float, ...] | None
     """Powers by mode; none where nothing tells them."""
     bounds_s: tuple[float | None, ...]
     """Times that nothing can beat, by mode."""
     time_ratio: float
-    """Factor of the 90 % interval of times."""
+    """Factor of the 90 % interval of times beside measured modes, the widest of all modes."""
     power_ratio: float
     """Factor of the 90 % interval of powers."""
     notes: tuple[str, ...]
@@ -161,44 +167,48 @@ class _Prior:
             if is_engine and fitted.has_engine_model(targets[0]):
                 raw = [engine_time_s(kernels, target, is_graph=is_graph) for target in targets]
                 ratio, words = calibration.ratio_of(targets[0]), calibration.source
+                ends = [(time_s / ratio, time_s * ratio) for time_s in raw]
             else:
-                raw = [_step_s(workload, target, is_graph=is_graph) for target in targets]
-                ratio, words = STEP_RATIO, "kernel models of other devices, no figure of this board"
+                steps = [_execution(workload, *pair, is_graph=is_graph) for pair in zip(targets, bounds, strict=True)]
+                raw, ends = [step.time_s for step in steps], [(step.low_s, step.high_s) for step in steps]
+                ratio = max((high_s / low_s) ** 0.5 for low_s, high_s in ends)
+                words = "kernel models of other devices, no figure of this board"
             times: tuple[float, ...] | None = tuple(
                 max(time_s, bound or 0.0) for time_s, bound in zip(raw, bounds, strict=True)
             )
             cause = ""
         except NotModelledError as error:
-            times, ratio, words, cause = None, 1.0, "nothing", str(error)
+            times, ends, ratio, words, cause = None, [], 1.0, "nothing", str(error)
         law = power_law(scope)
         try:
             powers = tuple(engine_power(kernels, target, scope).power_w for target in targets)
         except NotModelledError:
             powers = None
         notes = (
-            f"Time before measurements rests on: {words} (90 % within a factor of {ratio:g}).",
+            f"Time before measurements rests on: {words} (90 % within a factor of {ratio:.3g}).",
             f"Power before measurements is a prior, {scope.title}: {law.source} (within {law.interval_ratio:g}).",
             "A bound holds for the step as lowered to the engine's kernels and formats." if is_engine else
             "A bound holds for the step as captured.",
         )  # fmt: skip
         return cls(
-            times_s=times, powers_w=powers, bounds_s=bounds, time_ratio=ratio, power_ratio=law.interval_ratio,
-            notes=notes, cause=cause,
+            times_s=times, ends_s=tuple(ends), powers_w=powers, bounds_s=bounds, time_ratio=ratio,
+            power_ratio=law.interval_ratio, notes=notes, cause=cause,
         )  # fmt: skip
 
 
-def _step_s(workload: Workload, target: Any, *, is_graph: bool) -> float:
+def _execution(workload: Workload, target: Any, bound_s: float | None, *, is_graph: bool) -> ExecutionTime:
     """Return the expected time of a step without a model of its engine: kernels, or the host that submits them."""
-    from nearpeak.prediction.host_costs import eager_cost
-    from nearpeak.prediction.step_time import step_of
+    from nearpeak.core.answers.execution_time import EAGER, GRAPH
+    from nearpeak.prediction.execution_modes import executions_of
+    from nearpeak.prediction.step_time import calls_of
 
-    step = step_of(workload, target)
-    if step is None:
-        raise NotModelledError(f"{workload.name}: no kernel model answers for any of its calls on {target.name}")
-    if is_graph:
-        return step.time_s
-    host = eager_cost(step.call_count, step.call_count, sum(workload.skipped.values()), target)
-    return max(step.time_s, host.usual_s)
+    calls, step = calls_of(workload, target)
+    executions = executions_of(workload, calls, step, bound_s or 0.0, target)
+    mode = GRAPH if is_graph else EAGER
+    for execution in executions:
+        if execution.mode == mode:
+            return execution
+    raise NotModelledError(f"{workload.name}: no kernel model answers for any of its calls on {target.name}")
 
 
 def _moved(modes: Sequence[BoardMode], rates: Any, prior: Sequence[float] | None, samples: Sequence[ModeSample]) -> Any:
@@ -325,7 +335,7 @@ def _chosen(
         objective=job.minimise, limits=tuple(_limits(job)), chosen=rows[order[0]].mode.name if order else "",
         runner_up=rows[order[1]].mode.name if len(order) > 1 else "", is_resolved=resolved,
         next_modes=tuple(rows[place].mode.name for place in picks), notes=notes, idle_w=job.idle_w,
-        period_s=job.period_s, switch_idle_w=switch_w,
+        period_s=job.period_s, switch_idle_w=switch_w, execution=job.execution,
     )  # fmt: skip
 
 

@@ -89,6 +89,8 @@ class PlannedEdge:
     """Accelerators of the board, where they are asked for."""
     dla_refusal: str = ""
     """Why the time on an accelerator is not known, where it was asked for."""
+    execution: str = ""
+    """Execution mode of the times, one of MODES."""
 
     def row(self, name: str) -> ModeRow:
         """Return the row of a mode by its name."""

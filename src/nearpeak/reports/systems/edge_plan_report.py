@@ -15,7 +15,7 @@ def to_json(planned: PlannedEdge) -> str:
 
 def document_of(planned: PlannedEdge) -> Document:
     """Return the plan as a document; what it rests on is folded."""
-    engine = planned.engine or "operators one by one"
+    engine = ", ".join(filter(None, (planned.engine or "operators one by one", planned.execution)))
     blocks: list[Block] = [_table(planned)]
     blocks += _accelerators(planned)
     if planned.next_modes:
