@@ -23,6 +23,29 @@ def powers(draw: random.Random, rows: int, columns: int) -> Pair:
 
 
 @kind
+def several_by_powers(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Several tensors multiplied by the same matrices: the product of these is formed once."""
+    a, count = drawn(draw, columns, columns) / columns**0.5, draw.choice((2, 4, 8))
+    b, y = drawn(draw, columns, columns) / columns**0.5, drawn(draw, draw.choice((8, 64, 4 * columns)), columns)
+    squarings, two = count.bit_length() - 1, draw.random() < 0.5
+    end = draw.choice((torch.relu, torch.tanh, lambda t: t))
+
+    def apart(x: torch.Tensor, y: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        for _ in range(count):
+            x, y = (x @ a @ b, y @ a @ b) if two else (x @ a, y @ a)
+        return torch.cat((end(x), end(y * 2), x.sum(0, keepdim=True).tanh()))
+
+    def shared(x: torch.Tensor, y: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        power = a @ b if two else a
+        for _ in range(squarings):
+            power = power @ power
+        x, y = x @ power, y @ power
+        return torch.cat((end(x), end(y * 2), x.sum(0, keepdim=True).tanh()))
+
+    return Pair(apart, shared, (y, a, b))
+
+
+@kind
 def parts_of_recurrence(draw: random.Random, rows: int, columns: int) -> Pair:
     hidden, steps, (name, gates) = 32, 6, draw.choice((("lstm", 4), ("gru", 3), ("rnn_tanh", 1)))
     layers, both, count = draw.choice((1, 2)), draw.random() < 0.4, draw.choice((1, 2, 4))
@@ -121,6 +144,34 @@ def resized_image(draw: random.Random, rows: int, columns: int) -> Pair:
         return sum(each[:, i, j, :, i : i + size[0], j : j + size[1]] for i, j in places)
 
     return Pair(lambda _, x, w: torch.conv2d(F.interpolate(x, size, mode=mode), w, padding=taps // 2), second, (x, w))
+
+
+@kind
+def gradients_over_resized_image(draw: random.Random, rows: int, columns: int) -> Pair:
+    taps, mode = draw.choice((1, 3)), draw.choice(("nearest2d", "bilinear2d"))
+    size, sides, outs = draw.choice(((24, 24), (36, 24))), draw.choice(((True, True), (False, True))), 16
+    x, w, g = drawn(draw, 2, 8, 12, 12), drawn(draw, outs, 8, taps, taps), drawn(draw, 2, outs, *size)
+    corners, back = ((False,) if mode == "bilinear2d" else ()), getattr(torch.ops.aten, f"upsample_{mode}_backward")
+
+    def smaller(t: torch.Tensor) -> torch.Tensor:
+        return back(t, size, (*t.shape[:2], 12, 12), *corners, None, None)
+
+    def first(_: torch.Tensor, x: torch.Tensor, w: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        wide = F.interpolate(x, size, mode=mode[:-2])
+        of_x, of_w, _ = torch.ops.aten.convolution_backward(
+            g, wide, w, None, (1, 1), (taps // 2,) * 2, (1, 1), False, (0, 0), 1, (*sides, False)
+        )
+        return torch.cat((of_w.flatten(), smaller(of_x).flatten()))[None] if sides[0] else of_w
+
+    def second(_: torch.Tensor, x: torch.Tensor, w: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        padded, places = F.pad(g, (taps // 2,) * 4), [(i, j) for i in range(taps) for j in range(taps)]
+        parts = [padded[:, :, taps - 1 - i :, taps - 1 - j :][:, :, : size[0], : size[1]] for i, j in places]
+        each = torch.stack([smaller(part.contiguous()) for part in parts], 1)
+        of_w = torch.einsum("btohw,bchw->oct", each, x).unflatten(2, (taps, taps))
+        of_x = torch.einsum("btohw,oct->bchw", each, w.flatten(2))
+        return torch.cat((of_w.flatten(), of_x.flatten()))[None] if sides[0] else of_w
+
+    return Pair(first, second, (x, w, g))
 
 
 @kind

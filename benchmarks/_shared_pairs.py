@@ -110,3 +110,75 @@ def repeated_columns(draw: random.Random, rows: int, columns: int) -> Pair:
     if draw.random() < 0.5:
         return Pair(lambda x, w: x.repeat(1, 4) @ w, lambda x, w: x @ w.view(4, columns, -1).sum(0), (w,))
     return Pair(lambda x, w: x.repeat_interleave(4, 1) @ w, lambda x, w: x @ w.view(columns, 4, -1).sum(1), (w,))
+
+
+@kind
+def rows_of_what_takes_rows_together(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Rows picked of what is worked out row by row, by data or in steps."""
+    w, index = drawn(draw, columns, extent(draw)), torch.tensor([draw.randrange(rows) for _ in range(rows // 4)])
+    layer = draw.choice((
+        lambda y: y.amax(1, keepdim=True), lambda y: y.max(1, keepdim=True).values, lambda y: y.cumsum(1),
+        lambda y: y.argmin(1, keepdim=True).float(), lambda y: y.softmax(1),
+        lambda y: y.sort(1).values, lambda y: y.logsumexp(1, keepdim=True), lambda y: y.var(1, keepdim=True),
+        lambda y: y.topk(4, 1).values, lambda y: F.layer_norm(y, y.shape[1:]).amax(1, keepdim=True),
+    ))  # fmt: skip
+    pick = draw.choice((
+        lambda t, i: t[i], lambda t, i: t.index_select(0, i), lambda t, i: t[::3], lambda t, i: t[1 : rows // 2],
+        lambda t, i: t.flip(0)[::4], lambda t, i: t[torch.arange(0, rows, 4)],
+    ))  # fmt: skip
+    return Pair(lambda x, i, w: pick(layer(x @ w), i), lambda x, i, w: layer(pick(x, i) @ w), (index, w))
+
+
+@kind
+def diagonal_of_product(draw: random.Random, rows: int, columns: int) -> Pair:
+    w, way = drawn(draw, columns, rows), draw.choice((torch.relu, lambda t: t, lambda t: t * 2 + 1))
+    first, end = draw.choice((
+        (lambda x, w: way(x @ w).diagonal()[None], lambda t: t),
+        (lambda x, w: way(x @ w).trace()[None, None], torch.sum),
+        (lambda x, w: torch.diag(way(x @ w))[None], lambda t: t),
+        (lambda x, w: way(x @ w)[torch.arange(rows), torch.arange(rows)][None], lambda t: t),
+    ))  # fmt: skip
+    return Pair(first, lambda x, w: end(way(torch.bmm(x[:, None], w.t()[:, :, None])[:, 0, 0])).view(1, -1), (w,))
+
+
+@kind
+def picked_queries(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Rows picked of an attention, by data, in steps, or the last one."""
+    q, k, v = (drawn(draw, 2, 4, 24, 16) for _ in range(3))
+    index = torch.tensor(sorted(draw.randrange(24) for _ in range(6)))
+    pick = draw.choice((
+        lambda t, i: t.index_select(2, i), lambda t, i: t[:, :, i], lambda t, i: t[:, :, ::5],
+        lambda t, i: t[:, :, -1:], lambda t, i: t.flip(2)[:, :, :7],
+    ))  # fmt: skip
+    by_hand = lambda q, k, v: (q @ k.transpose(2, 3) / 4).softmax(-1) @ v  # noqa: E731
+    attend = draw.choice((F.scaled_dot_product_attention, by_hand))
+    if draw.random() < 0.3:
+        return Pair(lambda _, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, :, -1:],
+                    lambda _, q, k, v: F.scaled_dot_product_attention(q[:, :, -1:], k, v), (q, k, v))  # fmt: skip
+    return Pair(lambda _, q, k, v, i: pick(attend(q, k, v), i), lambda _, q, k, v, i: attend(pick(q, i), k, v),
+                (q, k, v, index))  # fmt: skip
+
+
+@kind
+def rows_picked_late(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Rows, columns or both picked behind several layers."""
+    width, inner = extent(draw), extent(draw)
+    w, v, u = drawn(draw, columns, inner), drawn(draw, inner, width), drawn(draw, columns, inner)
+    i, j = (torch.tensor([draw.randrange(n) for _ in range(max(1, n // 4))]) for n in (rows, width))
+    body = draw.choice((
+        lambda x, w, u: torch.relu(x @ w), lambda x, w, u: torch.sigmoid(x @ w) * (x @ u),
+        lambda x, w, u: F.gelu(x @ w + u[0]), lambda x, w, u: torch.cat((x @ w, x @ u), 1)[:, :inner],
+        lambda x, w, u: torch.where(x[:, :1] > 0, x @ w, x @ u),
+    ))  # fmt: skip
+    ways = (
+        (lambda x, i, j, w, v, u: (body(x, w, u) @ v)[i], lambda x, i, j, w, v, u: body(x[i], w, u) @ v),
+        (lambda x, i, j, w, v, u: torch.relu(body(x, w, u) @ v)[i[:, None], j],
+         lambda x, i, j, w, v, u: torch.relu(body(x[i], w, u) @ v[:, j])),
+        (lambda x, i, j, w, v, u: torch.tanh(body(x, w, u) @ v).index_select(1, j),
+         lambda x, i, j, w, v, u: torch.tanh(body(x, w, u) @ v[:, j])),
+        (lambda x, i, j, w, v, u: torch.tanh(body(x, w, u) @ v)[::2, 1::3],
+         lambda x, i, j, w, v, u: torch.tanh(body(x[::2], w, u) @ v[:, 1::3])),
+        (lambda x, i, j, w, v, u: (body(x, w, u) @ v).gather(0, i[:, None].expand(-1, width)),
+         lambda x, i, j, w, v, u: body(x[i], w, u) @ v),
+    )  # fmt: skip
+    return Pair(*draw.choice(ways), (i, j, w, v, u))

@@ -10,7 +10,10 @@ from tests.unit.bounds.evaluate import captured, close, results  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
+from nearpeak.bounds.simplify import rewrite_search  # noqa: E402
+from nearpeak.bounds.simplify.product_sums import product  # noqa: E402
 from nearpeak.bounds.simplify.resampled_images import _nearest  # noqa: E402
+from nearpeak.bounds.simplify.value_graph import Graph  # noqa: E402
 from nearpeak.bounds.step.step_bound import least_work  # noqa: E402
 
 
@@ -40,6 +43,13 @@ CASES = (
     ("many rows by a power", lambda x, a: power(x, a, 8), [(1000, 8), (8, 8)], 3 * 8**3 + 1000 * 8**2),
     ("one row by a power", lambda x, a: power(x, a, 3), [(1, 8), (8, 8)], 3 * 8**2),
     ("steps of a power that are all kept", lambda x, a: (x @ a, x @ a @ a), [(1000, 8), (8, 8)], 2 * 1000 * 8**2),
+    ("two tensors by a power", lambda x, y, a: torch.cat((power(x, a, 8).relu(), power(y, a, 8).tanh())),
+     [(1000, 8), (500, 8), (8, 8)], 3 * 8**3 + 1500 * 8**2),
+    ("two tensors by the same factors", lambda x, y, a, b: torch.cat((x @ a @ b, y @ a @ b)),
+     [(2, 8), (64, 8), (8, 8), (8, 8)], 2 * 2 * 8**2 + 64 * 8**2),
+    ("two tensors by different parts of a factor",
+     lambda x, y, a, b: torch.cat(((x @ a[:8] @ b).tanh(), (y @ a[8:] @ b).relu())),
+     [(64, 8), (64, 8), (16, 8), (8, 8)], 2 * (8**3 + 64 * 8**2)),
     ("different factors", lambda x, a, b: x @ a @ b, [(8, 8)] * 3, 2 * 8**3),
     ("written twice, once transposed", lambda x, a: torch.relu(x @ a) + (a.T @ x.T).T.tanh(), [(6, 8), (8, 4)], 192),
     ("written twice, once as a convolution",
@@ -134,6 +144,29 @@ ALONG = (
 def test_convolutions_over_resized_images_form_the_fewest_pairs(options, stride, pairs):
     layer = nn.Conv2d(2, 3, 3, stride=stride, padding=1)
     assert products(lambda layer, x: layer(F.interpolate(x, **options)), (1, 2, 8, 8), layer=layer) == 6 * pairs**2
+
+
+def test_a_sweep_that_leaves_more_to_form_does_not_count(monkeypatch):
+    graph = Graph({})
+    x, a, b = (graph.add("given", (), (8, 8), "fp32", number) for number in range(3))
+    first = product(graph, ((x, "mk"), (a, "kn")), "mn", "fp32")
+    dear = product(graph, ((first, "mk"), (b, "kn")), "mn", "fp32")
+    sweeps = iter([({first: dear}, [rewrite_search.Saving("product_order", -1, (2, 1))])])
+    monkeypatch.setattr(rewrite_search, "_sweep", lambda *_: next(sweeps, ({}, [])))
+    monkeypatch.setattr(rewrite_search, "_rebuilt", lambda graph, roots, instead: [instead[root] for root in roots])
+    assert rewrite_search.search(graph, [first]) == ([first], graph.live([first]), [])
+
+
+@pytest.mark.parametrize(("taps", "pairs"), [(1, 8**2), (3, 24**2)])
+@pytest.mark.parametrize(("mask", "count"), [((True, True, False), 2), ((False, True, True), 1)])
+def test_gradients_over_resized_images_form_no_more_pairs_than_the_convolution(taps, pairs, mask, count):
+    def gradients(x, w, g):
+        wide = F.interpolate(x, scale_factor=2.0)
+        pads = (taps // 2,) * 2
+        made = torch.ops.aten.convolution_backward(g, wide, w, [3], (1, 1), pads, (1, 1), False, (0, 0), 1, mask)
+        return tuple(part for part in made if part is not None)
+
+    assert products(gradients, (1, 2, 8, 8), (3, 2, taps, taps), (1, 3, 16, 16)) <= count * 6 * pairs
 
 
 @pytest.mark.parametrize("times", [3, 7, 40, 41, 47, 55, 61, 82])

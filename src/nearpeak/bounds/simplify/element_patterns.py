@@ -18,6 +18,8 @@ _MOST_PRODUCTS = 2**36
 """Scalar steps beyond which three sets that meet are estimated from below instead of counted."""
 _MOST_WRITTEN = 2**26
 """Elements beyond which a triangle or a concatenation is not written down."""
+_MOST_SCATTERED = 2**22
+"""Elements beyond which a set is not followed through a tensor that no view describes."""
 
 
 class Bits:
@@ -119,6 +121,21 @@ class Patterns:
 
         return self.once(("behind_patch", bits, lies, part, place, shape), build)
 
+    def behind_strided(self, bits: ElementSet, lies: Layout, wanted: Layout) -> ElementSet:
+        """Return which elements of a tensor that lies in a storage are behind those of another one in it."""
+        last = max(t.offset + sum(s * (n - 1) for s, n in zip(t.strides, t.shape, strict=True)) for t in (lies, wanted))
+        if max(last, prod(wanted.shape)) >= _MOST_SCATTERED or lies.dtype != wanted.dtype:
+            return None
+
+        def build() -> Any:
+            runs = [s * np.arange(n) for s, n in zip(wanted.strides, wanted.shape, strict=True)]
+            places = reduce(np.add.outer, runs, np.array(wanted.offset))
+            flat = np.zeros(last + 1, dtype=bool)
+            flat[places[True if bits is None else np.broadcast_to(bits.array, wanted.shape)]] = True
+            return as_strided(flat[lies.offset :], lies.shape, lies.strides).copy()
+
+        return self.once(("behind_strided", bits, lies, wanted), build)
+
     def spread(
         self, bits: ElementSet, places: Sequence[tuple[int, int]], inner: tuple[int, ...], shape: tuple[int, ...]
     ) -> ElementSet:
@@ -171,11 +188,21 @@ class Patterns:
             else self.once(("either", *some), lambda: reduce(np.logical_or, (elements.array for elements in some)))
         )
 
-    def rows(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
-        """Return whole rows of which an element is in the set."""
+    def apart(self, bits: ElementSet, moves: Mapping[int, int], rank: int) -> ElementSet:
+        """Return which rows of an operand of that rank have an element in the set.
+
+        Args:
+            moves: by dimension of the set, the dimension of the operand that moves with it, in the same order.
+        """
         if bits is None:
             return None
-        return self.once(("rows", bits, *axes), lambda: bits.array.any(axis=tuple(axes), keepdims=True))
+
+        def build() -> Any:
+            extents = dict(zip(moves.values(), (bits.array.shape[axis] for axis in moves), strict=True))
+            rows = bits.array.any(axis=tuple(axis for axis in range(bits.array.ndim) if axis not in moves))
+            return rows.reshape([extents.get(axis, 1) for axis in range(rank)])
+
+        return self.once(("apart", bits, *moves.items(), rank), build)
 
     def turned(self, bits: ElementSet, first: int, second: int) -> ElementSet:
         """Return the set with two dimensions exchanged."""

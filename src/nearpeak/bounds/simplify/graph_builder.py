@@ -255,7 +255,7 @@ def _results(
         else -1
     )
     kind = "call"
-    if len(shapes) == 1 and call.case is not None and (call.case.op, call.case.phase) == ("elementwise", "forward"):
+    if len(shapes) == 1 and call.case is not None and (call.case.op, call.case.phase) in _BY_ELEMENT:
         spread = _aligned(graph, inputs, shapes[0], name)
         kind, inputs = ("pointwise", spread) if spread else (kind, inputs)
     return [
@@ -264,6 +264,8 @@ def _results(
     ]
 
 
+_BY_ELEMENT = (("elementwise", "forward"), ("cast", "forward"))
+"""Operation and phase of calls that pair elements at the same position."""
 _SHAPED = frozenset(("glu", "outer", "ger", "addr", "prelu", "linalg_cross", "rrelu_with_noise"))
 """Operators that count as element-wise, yet do not pair elements at the same position."""
 

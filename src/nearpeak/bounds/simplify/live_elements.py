@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
-from nearpeak.bounds.simplify.operator_arguments import dimensions, free_dimensions
+from nearpeak.bounds.simplify.operator_arguments import free_dimensions
 from nearpeak.bounds.simplify.picked_rows import ONE_HOT_ROWS
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.recurrent_parts import is_steps, needed_operand
@@ -27,11 +27,10 @@ _KEEP_ZEROS = frozenset((
 """Functions whose first result is 0 where their first operand is."""
 _ELEMENT_WISE = frozenset(("native_dropout", "native_dropout_backward"))
 """Calls of which an element needs the elements at its position only."""
-_ROWS_APART = frozenset(("native_layer_norm", "_fused_rms_norm"))
-"""Calls of which a row needs that row of the first operand only."""
 _CHOICES = ("masked_fill", "where")
 _CUTS = ("tril", "triu")
-_TELLING = (*_CUTS, "diag_embed")
+_DIAGONALS = ("trace", "diagonal_copy")
+_TELLING = (*_CUTS, *_DIAGONALS, "diag_embed")
 
 
 class ElementKnowledge(NamedTuple):
@@ -78,6 +77,7 @@ def tells(graph: Graph, live: Sequence[int]) -> bool:
         (isinstance(node.options, OperatorCall) and (packet(node.options.name) in _TELLING or is_steps(node)))
         or (node.kind in ("join", "patch") and any(graph[source].kind == "constant" for source in node.inputs))
         or (node.kind == "view" and _is_part_of_sums(graph, node))
+        or (node.kind == "strided" and graph[node.inputs[0]].kind not in ("given", "patch"))
         or (node.kind == "product" and any(_is_padded(graph, source) for source in node.inputs))
         or (is_attention(node) and any("spread" in _kinds(graph, source) for source in node.inputs[:3]))
         for node in map(graph.__getitem__, live)
@@ -97,9 +97,10 @@ def _kinds(graph: Graph, number: int) -> tuple[str, ...]:
 
 
 def _is_part_of_sums(graph: Graph, node: Node) -> bool:
-    """Say whether a view leaves out elements of a product, or of what was put together."""
+    """Say whether a view leaves out elements of a product or an attention, or of what was put together."""
     source = graph[node.inputs[0]]
-    return source.kind in ("join", "patch", "product") and is_part(node, source.shape)
+    kinds = ("join", "patch", "product", "turned")
+    return (source.kind in kinds or is_attention(source)) and is_part(node, source.shape)
 
 
 def _is_padded(graph: Graph, number: int) -> bool:
@@ -201,6 +202,7 @@ class _Reader:
             "turned": lambda: patterns.flipped(needed, node.options),
             "spread": lambda: patterns.gathered(needed, node.options, shape, node.shape),
             "patch": lambda: patterns.behind_patch(needed, node.options, place, node.shape),
+            "strided": lambda: patterns.behind_strided(needed, *node.options),
             "add": lambda: needed,
         }
         return ways[node.kind]() if node.kind in ways else None
@@ -220,24 +222,30 @@ class _Reader:
     def _of_arguments(self, node: Node, stated: OperatorCall, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operator's argument are needed."""
         patterns, name = self._patterns, packet(stated.name)
-        elements = needed if node.kind == "pointwise" or name in _ELEMENT_WISE else None
+        every = node.kind == "pointwise" or name in _ELEMENT_WISE
+        elements = needed if every else self._of_rows(node, needed, place)
         if name in _BLIND_TO_HIDDEN and place == 0:
-            rank = len(self._graph[node.inputs[0]].shape)
-            rows = patterns.rows(needed, dimensions(stated, rank)) if name == "_softmax" else elements
-            elements = patterns.both(self._fact(node.inputs[0], "hidden"), rows)
+            elements = patterns.both(self._fact(node.inputs[0], "hidden"), elements)
         elif name == "_softmax_backward_data":
             elements = self.filled.get(node.inputs[self._place(stated, "output")])
         elif name in _CUTS:
             elements = patterns.both(needed, self._cut(node))
-        elif name in _ROWS_APART and place == 0 and stated.result == 0:
-            free = free_dimensions(self._graph, node)
-            elements = patterns.rows(needed, tuple(axis for axis in range(len(node.shape)) if axis not in free))
+        elif name in _DIAGONALS:
+            shape = self._graph[node.inputs[0]].shape
+            square = len(shape) == 2 and shape[0] == shape[1]
+            elements = patterns.diagonal(2, shape[0], stated.value("offset") or 0) if square else None
         elif node.kind == "pointwise" and name == "masked_fill" and place == 0:
             elements = patterns.both(needed, self._maybe(node, "mask", "true"))
         elif node.kind == "pointwise" and name == "where" and len(node.inputs) == 3:
             says = {self._place(stated, "self"): "false", self._place(stated, "other"): "true"}.get(place)
             elements = patterns.both(needed, self._maybe(node, "condition", says)) if says else needed
         return elements
+
+    def _of_rows(self, node: Node, needed: ElementSet, place: int) -> ElementSet:
+        """Return which elements of an operand are needed by an operator that takes rows of it apart."""
+        moves = {axis: by[place] for axis, by in free_dimensions(self._graph, node).items() if place in by}
+        moves = {axis: axis for axis in range(3)} if is_attention(node) and place == 0 else moves
+        return self._patterns.apart(needed, moves, len(self._graph[node.inputs[place]].shape)) if moves else None
 
     def _maybe(self, node: Node, argument: str, says: str) -> ElementSet:
         """Return the elements of an argument of which that is not known."""

@@ -3,6 +3,13 @@
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 from nearpeak.bounds.value_facts.call_operands import packet
 
+_ALONG = frozenset((
+    "_softmax", "_log_softmax", "_safe_softmax", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort",
+    "topk", "amax", "amin", "max", "min", "argmax", "argmin", "logsumexp", "prod", "any", "all", "var", "std",
+    "var_mean", "std_mean", "linalg_vector_norm", "norm", "median", "nanmedian", "mode", "kthvalue",
+))  # fmt: skip
+"""Operators of one tensor that take elements along the dimensions `dim` together and no others."""
+
 
 def dimensions(stated: OperatorCall, rank: int) -> tuple[int, ...]:
     """Return the dimensions named by `dim`; all when none is."""
@@ -22,9 +29,11 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
     """
     assert isinstance(node.options, OperatorCall)
     name, rank = packet(node.options.name), len(node.shape)
-    if name in ("_softmax", "_log_softmax", "_safe_softmax"):
-        reduced = dimensions(node.options, rank)
-        return {axis: {0: axis} for axis in range(rank) if axis not in reduced}
+    if name in _ALONG and len(node.inputs) == 1:
+        operand_rank = len(graph[node.inputs[0]].shape)
+        reduced = dimensions(node.options, operand_rank)
+        apart = [axis for axis in range(operand_rank) if axis not in reduced]
+        return {axis if rank == operand_rank else place: {0: axis} for place, axis in enumerate(apart)}
     if name in ("native_layer_norm", "_fused_rms_norm") and node.options.result == 0:
         normalised = node.options.value("normalized_shape")
         return {axis: {0: axis} for axis in range(rank - (len(normalised) if isinstance(normalised, tuple) else rank))}

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearpeak.bounds.simplify.contained_products import contained
 from nearpeak.bounds.simplify.distinct_rows import distinct_share
-from nearpeak.bounds.simplify.element_patterns import Patterns
+from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention
 from nearpeak.bounds.simplify.live_products import live_products
 from nearpeak.bounds.simplify.operand_facts import is_weights
@@ -110,6 +110,10 @@ def by_call(
         if call in solved:
             costs[call] = ProductCost(solved[call], 0, "product_order")
             continue
+        if call in graph.gradients and call in works:
+            most = _gradient_products(graph, *graph.gradients[call])
+            costs[call] = ProductCost(min(most, products_of(works[call])), 0, "repeated_operand")
+            continue
         if call in spared_pairs and call in works:
             costs[call] = ProductCost(max(0, products_of(works[call]) - spared_pairs[call]), 0, "masked_product")
             continue
@@ -117,6 +121,11 @@ def by_call(
         before = costs.get(call) or NOTHING
         costs[call] = None if others is None else before._replace(products=before.products + max(others, 0))
     return costs
+
+
+def _gradient_products(graph: Graph, product: int, count: int) -> int:
+    """Return the multiply-adds of so many gradients of a product over a resized image."""
+    return count * resampled_products(graph, graph[product], cost(graph, graph[product], zeros=False)[0])
 
 
 def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, int]:
@@ -148,7 +157,7 @@ def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]
 
 
 def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | None) -> dict[int, int]:
-    """Return by call of an attention the products that queries, keys and values of zeros spare at most."""
+    """Return by call of an attention the products that rows of zeros, or queries that nothing needs, spare at most."""
     spared_products: dict[int, int] = {}
     for number in live if known is not None else ():
         node = graph[number]
@@ -156,16 +165,25 @@ def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | Non
             continue
         assert known is not None
         query, key, value = (graph[source].shape for source in node.inputs[:3])
-        rows = []
-        for source, shape in zip(node.inputs[:3], (query, key, value), strict=True):
-            elements = known.filled.get(source)
-            zero = False if elements is None else ~elements.array.any(axis=-1)
-            rows.append(int(np.broadcast_to(zero, shape[:-1]).sum()))
+        zero = [_zero_rows(known.filled.get(source), shape[:-1]) for source, shape in zip(
+            node.inputs[:3], (query, key, value), strict=True)]  # fmt: skip
+        if (needed := known.needed.get(number)) is not None:
+            zero[0] = zero[0] | ~needed.array.any(axis=-1)
+        met = np.full(query[2], key[2])
+        if node.options.value("is_causal") and query[2] == key[2]:
+            met = np.arange(1, key[2] + 1)
         shared = query[1] // max(key[1], 1)
-        most = rows[0] * key[2] * (key[3] + value[3]) + query[2] * shared * (rows[1] * key[3] + rows[2] * value[3])
+        most = int((zero[0] * met).sum()) * (key[3] + value[3])
+        most += query[2] * shared * (int(zero[1].sum()) * key[3] + int(zero[2].sum()) * value[3])
         if most:
             spared_products[graph.owner[number]] = most
     return spared_products
+
+
+def _zero_rows(filled: ElementSet, shape: tuple[int, ...]) -> Any:
+    """Return the rows that are surely 0, a boolean array of that shape."""
+    zero = False if filled is None else ~filled.array.any(axis=-1)
+    return np.broadcast_to(zero, shape)
 
 
 _INVERSES = ("linalg_inv_ex", "inverse")

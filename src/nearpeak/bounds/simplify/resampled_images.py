@@ -11,8 +11,8 @@ from nearpeak.bounds.simplify.affine_views import View, view
 from nearpeak.bounds.simplify.element_patterns import Bits
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
 from nearpeak.bounds.simplify.linear_algebra import LIFTS, is_float
-from nearpeak.bounds.simplify.operand_facts import source_of
-from nearpeak.bounds.simplify.product_sums import product
+from nearpeak.bounds.simplify.operand_facts import is_weights, source_of
+from nearpeak.bounds.simplify.product_sums import contracts, merged, opened, placed, product, term_of
 from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall
 
 _ROUNDING = 1e-4
@@ -137,6 +137,44 @@ def _convolution(site: Site) -> list[int] | None:
     return LIFTS["convolution"](dataclasses.replace(site, args=args))
 
 
+def _gradients(site: Site) -> None:
+    """Note of gradients of a convolution over a resized image the convolution: none of them takes more than it.
+
+    The result, the gradient of the image and that of the weights are each linear in the two others, so that a way of
+    forming one gives ways of forming the others of as many products.
+    """
+    graph, x = site.graph, site.node("input")
+    rank, mask = len(graph[x].shape) - 2, site.args.get("output_mask")
+    if rank < 1 or site.args.get("transposed") or not isinstance(mask, tuple) or _image(graph, x, site.dtype) is None:
+        return
+    args = {**site.args, "bias": None}
+    shape = graph[site.node("grad_output")].shape
+    made = _convolution(dataclasses.replace(site, packet="convolution", args=args, shapes=(shape,)))
+    whole = None if made is None else _one_product(graph, source_of(graph, made[0]))
+    if whole is not None:
+        graph.gradients[graph.call] = (whole, sum(map(bool, mask[:2])))
+
+
+def _one_product(graph: Graph, number: int) -> int | None:
+    """Return a product over a resized image as one with the matrices of weights; none where that fails."""
+    if not contracts(graph[number]):
+        return None
+    term, place = opened(graph, graph[number]), 0
+    while place < len(term.operands):
+        operand = term.operands[place][0]
+        source = graph[source_of(graph, operand)]
+        if source.kind == "product" and any(is_weights(graph, factor) for factor in source.inputs):
+            longer = merged(graph, term, place, term_of(graph, operand))
+            if longer is None:
+                return None
+            term, place = longer, 0
+        else:
+            place += 1
+    made = placed(graph, term, graph[number].dtype)
+    whole = number if made is None else source_of(graph, made)
+    return whole if contracts(graph[whole]) else None
+
+
 def _image(graph: Graph, number: int, dtype: str) -> tuple[int, tuple[int, ...]] | None:
     """Return what a resized image was made of, and its matrices of weights; none of other images."""
     if number in graph.resized:
@@ -160,5 +198,9 @@ _RESIZES = (
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
     "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
 )  # fmt: skip
-RESAMPLED_LIFTS: dict[str, Lift] = {**dict.fromkeys(_RESIZES, _resized), "convolution": _convolution}
+RESAMPLED_LIFTS: dict[str, Lift] = {
+    **dict.fromkeys(_RESIZES, _resized),
+    "convolution": _convolution,
+    "convolution_backward": _gradients,
+}
 """Readers by operator."""

@@ -44,10 +44,16 @@ class Saving(NamedTuple):
 
 
 def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Saving]]:
-    """Return the roots after every improvement that was found, the nodes they depend on, and the improvements."""
+    """Return the roots after every improvement that was found, the nodes they depend on, and the improvements.
+
+    Improvements of one sweep may stand in each other's way; those that leave more to form than was found before do not
+    count.
+    """
     savings: list[Saving] = []
     numbers = list(roots)
     live = graph.live(numbers)
+    best = (numbers, live, 0)
+    least = _total(graph, set(live))
     for _ in range(_MOST_SWEEPS):
         instead, more = _sweep(graph, numbers, live)
         if not more:
@@ -60,7 +66,10 @@ def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], li
         savings += more
         numbers = _rebuilt(graph, numbers, instead)
         live = graph.live(numbers)
-    return numbers, live, savings
+        total = _total(graph, set(live))
+        if total <= least:
+            best, least = (numbers, live, len(savings)), total
+    return best[0], best[1], savings[: best[2]]
 
 
 def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Saving]]:

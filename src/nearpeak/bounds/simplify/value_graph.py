@@ -84,6 +84,7 @@ class Graph:
         self.picked: dict[int, tuple[int, ...]] = {}
         self.carriers: dict[int, str] = {}
         self.resized: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.gradients: dict[int, tuple[int, int]] = {}
         self.ranges: dict[int, tuple[float, float]] = {}
         self._labels = 0
         self._rules = rules
