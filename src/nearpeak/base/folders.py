@@ -17,6 +17,8 @@ from nearpeak.errors import SpecError
 # Not platformdirs: `make test-device` runs from the sources on GPU machines where nothing can be installed.
 _NAME = "nearpeak"
 _COMPILER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
+_MOST_LINKS = 40
+"""Links that Linux follows in a path."""
 
 
 def data_folder() -> Path:
@@ -96,6 +98,8 @@ def why_shared(path: Path) -> str:
 def why_foreign(path: Path) -> str:
     """Return why a name must not be written through: another user's link among everybody's files; empty where it may.
 
+    Folders on the way, and what the user's own links lead through, count as the name itself does.
+
     In a folder such as /tmp, where all may make names, whoever follows such a link writes to a file of the other's
     choice.
 
@@ -105,12 +109,29 @@ def why_foreign(path: Path) -> str:
     >>> why_foreign(Path("/"))
     ''
     """
-    if os.name != "posix" or not path.is_symlink():
-        return ""
-    folder, link = path.parent.stat(), path.lstat()
-    is_everybodys = bool(folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH)
-    is_foreign = is_everybodys and link.st_uid not in (os.geteuid(), folder.st_uid)
-    return "is a link of another user in a folder where all may write" if is_foreign else ""
+    for link in _links(path) if os.name == "posix" else ():
+        folder = link.parent.stat()
+        is_everybodys = bool(folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH)
+        if is_everybodys and link.lstat().st_uid not in (os.geteuid(), folder.st_uid):
+            what = "is" if link == path.absolute() else f"leads through {link},"
+            return f"{what} a link of another user in a folder where all may write"
+    return ""
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """Yield the links that a path leads through, in the order in which they are followed."""
+    path = path.absolute()
+    place, parts, count = Path(path.anchor), list(path.parts[:0:-1]), 0
+    while parts and count < _MOST_LINKS:
+        part = parts.pop()
+        following = place.parent if part == os.pardir else place / part
+        if following.is_symlink():
+            yield following
+            target, count = following.readlink(), count + 1
+            place = Path(target.anchor) if target.is_absolute() else place
+            parts += target.parts[:0:-1] if target.is_absolute() else target.parts[::-1]
+        else:
+            place = following
 
 
 def is_private(folder: Path) -> bool:

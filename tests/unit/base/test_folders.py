@@ -20,6 +20,7 @@ from nearpeak.base.folders import (
     synchronise,
     take_name,
     whole_file,
+    why_foreign,
     why_shared,
 )
 from nearpeak.base.isolation.process_tree import safe_imports
@@ -162,6 +163,29 @@ def test_nothing_is_written_through_a_link_of_another_user_where_all_may_make_na
     with whole_file(path) as part:
         part.write_text("new")
     assert aim.read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["theirs/report.html", "theirs/../report.html", "mine/report.html", "own.html"])
+def test_nothing_is_written_behind_a_link_of_another_user_further_up(tmp_path, name):
+    """Files in a folder that is such a link, above it, behind an own link to it, and behind an own link of a file."""
+    open_to_all(tmp_path)
+    public, private = tmp_path / "public", tmp_path / "private"
+    public.mkdir()
+    (private / "deep").mkdir(parents=True)
+    open_to_all(public)
+    as_other_user(lambda: os.symlink(private / "deep", public / "theirs"))
+    public.chmod(0o1777)
+    (public / "mine").symlink_to("theirs")
+    (public / "own.html").symlink_to("./theirs/report.html")
+    with pytest.raises(SpecError, match=r"leads through .*theirs, a link of another user"), whole_file(public / name):
+        pass
+    assert not list(private.rglob("*.html"))
+
+
+def test_a_loop_of_links_is_no_link_of_another_user(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert why_foreign(tmp_path / "a" / "report.html") == ""
 
 
 def test_a_folder_that_cannot_be_synchronised_is_none_of_the_users_faults_and_a_full_disk_is(tmp_path, monkeypatch):

@@ -116,4 +116,8 @@ def _refuse_others() -> None:
     """Raise where another user takes part: gloo listens on loopback, and asks who connects for no secret."""
     uid = foreign_peer()
     if uid is not None:
-        raise MeasureError(f"user {uid} is connected to it; what it measured is not used")
+        raise MeasureError(
+            f"user {uid} is connected to a port of this rank, process {os.getpid()} on 127.0.0.1, where only the other "
+            "ranks may be: what it measured is not used; measure again when no process of that user connects, or in a "
+            "container whose network is its own"
+        )
