@@ -76,7 +76,9 @@ def product_costs(
         if number in shares:
             products, name = products * shares[number][0] // shares[number][1], "repeated_operand"
         costs[number] = ProductCost(products, sums, name)
-    for members, least in chains(graph, live, roots):
+    for members, dense in chains(graph, live, roots):
+        few = [number for number in members if number not in pairs and number not in inner]
+        least = min((_of_rows(graph, number, dense, costs) for number in few), default=dense)
         total = sum(costs[number].products for number in members)
         done = rest = 0
         for number in members if least < total else ():
@@ -121,6 +123,12 @@ def by_call(
         before = costs.get(call) or NOTHING
         costs[call] = None if others is None else before._replace(products=before.products + max(others, 0))
     return costs
+
+
+def _of_rows(graph: Graph, number: int, dense: int, costs: Mapping[int, ProductCost]) -> int:
+    """Return the part of so many multiply-adds that a product takes of its own where rows are few, or elements zero."""
+    whole = cost(graph, graph[number], zeros=False)[0]
+    return dense * costs[number].products // whole if whole else dense
 
 
 def _gradient_products(graph: Graph, product: int, count: int) -> int:
