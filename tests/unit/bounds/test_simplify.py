@@ -253,7 +253,7 @@ FIRES = (
     ("rows in reverse order", lambda n, x, y: (x @ y).flip(0)[:2], {}, False,
      [(6, 8), (8, 5)], "masked_product", 240, 80),
     ("a choice that is known", lambda n, x, y, z: torch.where(torch.ones((), dtype=torch.bool), x @ y, x @ z)[:, :1],
-     {}, False, [(6, 8), (8, 5), (8, 5)], "slice_through_product", 480, 48),
+     {}, False, [(6, 8), (8, 5), (8, 5)], "known_choice", 480, 48),
     ("a diagonal", lambda n, x, y: (x @ y).tanh().diagonal(), {}, False, [(6, 8), (8, 6)], "masked_product", 288, 48),
     ("a trace", lambda n, x, y: (x @ y).trace(), {}, False, [(6, 8), (8, 6)], "masked_product", 288, 48),
     ("rows of an integer result", lambda n, x, y: (x @ y).argmax(1).float()[:2], {}, False,
