@@ -17,6 +17,8 @@ SHOWN_TARGETS, SHOWN_OPPORTUNITIES, SHOWN_OPERATORS = 5, 3, 4
 """Rows of each kind in the short answer; with several targets fewer opportunities fit."""
 _WITH_ENERGY, _WITH_FIT = 17, 26
 """Longest names of targets beside which 80 columns have room for energy, and for whether the step fits."""
+_WITH_OPERATORS = 3
+"""Most targets beside which the operators of the first have room."""
 _LINES = 8
 """Lines for targets and opportunities together, two for each opportunity."""
 
@@ -29,7 +31,7 @@ def answer_blocks(analysis: Analysis, limit: TimeLimit | None = None) -> Iterato
     """
     first, items = analysis.targets[0], items_of(analysis)
     yield _targets(analysis, items)
-    if line := _operators(analysis, first):
+    if len(analysis.targets) <= _WITH_OPERATORS and (line := _operators(analysis, first)):
         yield Text(line)
     if first.prediction is not None and "+" in first.target and "; " in first.prediction.holds_for:
         yield Text(f"Power: {first.prediction.holds_for.partition('; ')[2]}.")  # which the edit leaves as it is

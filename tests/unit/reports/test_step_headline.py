@@ -263,6 +263,14 @@ def test_of_several_targets_the_fastest_is_named_with_its_lead_and_rows_are_sort
     assert winner(nearpeak.analyze(workload, "l4")) == ""
 
 
+def test_six_targets_a_limit_and_a_batch_that_breaks_it_fit_into_25_lines():
+    names = ["l4", "a10", "l40s", "h100_sxm", "mi300x", "h200_sxm"]
+    analysis = nearpeak.analyze(llama(step="decode", batch=16, kv=4096), names)
+    lines = to_terminal(document_of(analysis, time_limit("30ms/token"))).splitlines()
+    assert any("Not within 30ms/token: batch 128" in line for line in lines)
+    assert len(lines) <= 25
+
+
 def test_a_target_that_cannot_hold_the_step_does_not_win():
     analysis = nearpeak.analyze(llama(step="decode", batch=64, kv=8192), ["l4", "h100_sxm", "mi300x"])
     fits = [answer.fit.fits for answer in fastest_first(analysis).targets]

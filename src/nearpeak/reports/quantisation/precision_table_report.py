@@ -55,7 +55,7 @@ def _title(table: PrecisionTable) -> str:
     if predicted:
         time_s, name = min(predicted, key=lambda pair: pair[0] or 0.0)  # of equal ones the widest, which loses nothing
         mode = next((f", {time.execution}" for row in table.rows for time in row.times[:1] if time.execution), "")
-        answer = "nothing is expected to beat fp32" if name == "fp32" else f"{name} is expected to be fastest"
+        answer = "nothing is expected to beat fp32" if name == "fp32" else f"{name} is expected fastest"
         return f"{table.name}: {answer} on {table.targets[0]}, {show(time_s or 0.0, 's')}{mode}"
     trained = [(row.precision, accuracy) for row in table.rows for accuracy in row.trained]
     accurate = [
