@@ -33,7 +33,7 @@ def rate_of(text: str, option: str = "--rate") -> float:
     except ValueError:
         rate = -1.0
     if text and not 0 < rate < 1e6:
-        raise SpecError(f"{option} {shown(text)}: is not a number of requests per second; e.g. 20/s")
+        raise SpecError(f"{option} {shown(text)}: is not a number of requests per second below 1e6; e.g. 20/s")
     return rate
 
 

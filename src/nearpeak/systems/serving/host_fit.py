@@ -57,5 +57,7 @@ def fitted_costs(
 
         inside = np.maximum(start / scale, 0.5)  # at a bound the search would not move
         fit = least_squares(residuals, inside, bounds=(0.0, np.inf), loss="soft_l1", f_scale=0.05)
-        costs = replace(costs, **dict(zip(scalars, (fit.x * scale).tolist(), strict=True)))
+        costs = replace(
+            costs, **dict(zip(scalars, [round(value, 9) for value in (fit.x * scale).tolist()], strict=True))
+        )
     return costs

@@ -114,6 +114,11 @@ def test_streams_miss_deadlines_that_are_shorter_than_a_batch(tmp_path):
     assert "100.0 %" in text
 
 
+def test_larger_batches_than_known_cost_in_proportion_where_the_known_times_fall():
+    times = BatchTimes(batch_count=(1, 8), seconds_s=(2e-3, 1e-3))
+    assert times.by_size(16)[16] == pytest.approx(2e-3)
+
+
 TIMES = BatchTimes(batch_count=(1, 16), seconds_s=(2e-3, 8e-3))
 
 

@@ -24,7 +24,7 @@ class BatchTimes:
     batch_count: tuple[int, ...]
     """Batch sizes whose times are known, rising."""
     seconds_s: tuple[float, ...]
-    """Their times, in between linear and beyond the last along its segment."""
+    """Their times, in between linear and beyond the last along its segment, or in proportion where that one falls."""
     sharing_ratio: float = 0.0
     """How much a busy instance of the same device lengthens a batch: 0 not at all, 1 as if they took turns."""
     request_s: float = 0.0
@@ -51,7 +51,8 @@ class BatchTimes:
             return np.full(most + 1, self.seconds_s[0]) * np.maximum(np.arange(most + 1) / self.batch_count[0], 1)
         counts = np.arange(most + 1)
         slope = (self.seconds_s[-1] - self.seconds_s[-2]) / (self.batch_count[-1] - self.batch_count[-2])
-        beyond = np.maximum(counts - self.batch_count[-1], 0) * max(slope, 0.0)
+        per_item_s = slope if slope > 0 else self.seconds_s[-1] / self.batch_count[-1]
+        beyond = np.maximum(counts - self.batch_count[-1], 0) * per_item_s
         times: Floats = np.interp(counts, self.batch_count, self.seconds_s) + beyond
         return times
 
