@@ -74,6 +74,8 @@ def _cli() -> Iterator[str]:
         yield from ("", f"## `{name}`", "", _prose(command.help or ""), "")
         yield from _usage(name, command)
         yield from _parameters(command)
+        if command.epilog:
+            yield from ("", "```text", command.epilog.strip(), "```")
 
 
 def _usage(name: str, command: Any) -> Iterator[str]:
@@ -211,7 +213,8 @@ def _errors() -> Iterator[str]:
         if issubclass(kind, errors.NearpeakError):
             bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
             yield f"| `{name}` | {kind.exit_code} | {bases} | {_cell(kind.__doc__ or '')} |"
-    yield from ("", "Exit code 0: all is well. 2 also stands for wrong options, 130 for an interruption.")
+    yield from ("", "A code means the same in every command; when several apply: 3, then 12, then 10, then 11.", "")
+    yield from ("| exit code | means |", "|---|---|", *(f"| {code} | {text} |" for code, text in errors.EXIT_CODES.items()))
 
 
 def _api() -> Iterator[str]:

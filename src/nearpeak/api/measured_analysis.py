@@ -111,18 +111,18 @@ def timed_target(runner: str) -> str:
     >>> timed_target("torch_cpu")
     'cpu'
     """
-    from nearpeak.measurement.runners import RUNNERS, runner_of
+    from nearpeak.measurement.runners import factory_of, runner_of
     from nearpeak.targets.device_names import UNKNOWN
 
-    named: str = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    named: str = getattr(factory_of(runner), "target", "")
     return named if named not in ("", UNKNOWN) else runner_of(runner).target
 
 
 def _target_of(runner: str) -> "Target | None":
     """Return the device that the runner times, none where no figures of it are known."""
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import factory_of
 
-    return known_target(getattr(RUNNERS[runner.partition(":")[0]], "target", ""))
+    return known_target(getattr(factory_of(runner), "target", ""))
 
 
 def known_target(name: str) -> "Target | None":

@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
-from nearpeak.cli.shared.options import Listing
+from nearpeak.cli.shared.options import Listing, WithExample
 from nearpeak.cli.shared.output_format import add_text_option
-from nearpeak.errors import NearpeakError, shown
+from nearpeak.errors import EXIT_CODES, NearpeakError, shown
 
 _FOLDERS = {
     path.stem: path.parent.name
@@ -47,13 +47,14 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     )
-    app.callback()(_nearpeak)
+    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    app.callback(help=f"{_nearpeak.__doc__}\n\nAn error is one line. Exit codes of every command: {codes}.")(_nearpeak)
     for name in names:
         module = importlib.import_module(f"nearpeak.cli.{COMMANDS[name]}.{name}")
         if hasattr(module, "register"):
             module.register(app)
         else:
-            app.command()(getattr(module, name))
+            app.command(cls=WithExample, epilog=vars(module).get("EXAMPLE"))(getattr(module, name))
     add_text_option(app)
     return app
 
@@ -126,12 +127,7 @@ def _nearpeak(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     version: bool = typer.Option(False, "--version", is_eager=True, callback=_say_version, help="Show the version."),
 ) -> None:
-    """Measure how near a workload runs to the hardware's peak, and find the next optimization.
-
-    Errors are one line. Exit codes: 0 fine, or a list with whatever is in it; 1 it cannot be captured or is not
-    modelled; 2 wrong use, name, file or store; 3 a package or device is missing; compare, gate and bisect: 10 slower,
-    11 inconclusive, or no baseline; 12 numerically wrong.
-    """
+    """Measure how near a workload runs to the hardware's peak, and find the next optimization."""
 
 
 def _unnamed(error: OSError) -> str:

@@ -6,11 +6,7 @@ from fnmatch import fnmatchcase
 from nearpeak.core.history.gate import (  # fmt: skip
     FAIL,
     INCONCLUSIVE,
-    INCONCLUSIVE_CODE,
-    INCORRECT_CODE,
-    INFRA_CODE,
     PASS,
-    REGRESSION_CODE,
     GateLine,
     GatePolicy,
     GateResult,
@@ -21,10 +17,11 @@ from nearpeak.core.runs.estimate import estimate_of
 from nearpeak.core.runs.measurement import FAILURES
 from nearpeak.core.runs.paired_rounds import INCONCLUSIVE as UNDECIDED
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
+from nearpeak.errors import INCONCLUSIVE_CODE, INCORRECT_CODE, SLOWER_CODE, UNAVAILABLE_CODE
 from nearpeak.gate.persistence import HistoryJudgement
 from nearpeak.units import counted, show
 
-_ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)
+_ORDER = (UNAVAILABLE_CODE, INCORRECT_CODE, SLOWER_CODE, INCONCLUSIVE_CODE, 0)
 """Exit codes, the one that wins first."""
 Judged = Mapping[tuple[str, str], HistoryJudgement]
 """Judgements by name of rule and of series."""
@@ -41,7 +38,7 @@ def decided(policy: GatePolicy, subjects: Sequence[GateSubject], judged: Judged,
     lines = [line for rule in policy.rules for line in _lines(rule, subjects, judged)]
     lines.sort(key=lambda row: (_ORDER.index(row.exit_code), row.verdict == PASS, row.rule, row.series))
     code = lines[0].exit_code if lines else INCONCLUSIVE_CODE
-    verdict = PASS if code == 0 else INCONCLUSIVE if code in (INCONCLUSIVE_CODE, INFRA_CODE) else FAIL
+    verdict = PASS if code == 0 else INCONCLUSIVE if code in (INCONCLUSIVE_CODE, UNAVAILABLE_CODE) else FAIL
     return GateResult(policy=policy, revision=revision, verdict=verdict, exit_code=code, lines=tuple(lines))
 
 
@@ -65,7 +62,7 @@ def _lines(rule: GateRule, subjects: Sequence[GateSubject], judged: Judged) -> l
 
 def _line(rule: GateRule, subject: GateSubject, judgement: HistoryJudgement | None) -> GateLine:
     if subject.outcome in ("incorrect", "infra"):
-        code = INCORRECT_CODE if subject.outcome == "incorrect" else INFRA_CODE
+        code = INCORRECT_CODE if subject.outcome == "incorrect" else UNAVAILABLE_CODE
         reason = "its result is wrong" if subject.outcome == "incorrect" else "the device was lost or not to be had"
         return _gate_line(rule, subject, FAIL if code == INCORRECT_CODE else INCONCLUSIVE, reason, code=code)
     if subject.outcome in FAILURES:
@@ -151,7 +148,7 @@ def _within(rule: GateRule, subject: GateSubject, ends_s: tuple[float, float], l
 
 def _undecided(rule: GateRule, subject: GateSubject, text: str, judgement: Judgement | None = None) -> GateLine:
     """Return the line of an undecided rule; the policy chooses its exit code."""
-    code = {"stop": INCONCLUSIVE_CODE, "pass": 0, "fail": REGRESSION_CODE}[rule.inconclusive]
+    code = {"stop": INCONCLUSIVE_CODE, "pass": 0, "fail": SLOWER_CODE}[rule.inconclusive]
     return _gate_line(rule, subject, INCONCLUSIVE, text, judgement, code=code)
 
 
@@ -159,7 +156,7 @@ def _gate_line(
     rule: GateRule, subject: GateSubject, verdict: str, text: str, judgement: Judgement | None = None, *,
     code: int | None = None,
 ) -> GateLine:  # fmt: skip
-    exit_code = {PASS: 0, FAIL: REGRESSION_CODE}.get(verdict, 0) if code is None else code
+    exit_code = {PASS: 0, FAIL: SLOWER_CODE}.get(verdict, 0) if code is None else code
     return GateLine(
         rule=rule.name, series=subject.series, verdict=verdict, exit_code=exit_code, text=text, judgement=judgement
     )

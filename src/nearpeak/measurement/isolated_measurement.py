@@ -30,9 +30,9 @@ _GRACE_S = 5.0
 
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
     """Return the measurement of `case` by a child forked from a warmed process that has never run a case."""
-    from nearpeak.measurement.runners import RUNNERS, abilities_of
+    from nearpeak.measurement.runners import abilities_of, factory_of
 
-    checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
+    checks = ("torch",) if timing.validate and hasattr(factory_of(runner), "prepare") else ()
     preloads = tuple(dict.fromkeys((*abilities_of(runner).preload, *checks)))
     ending = call_isolated(
         "nearpeak.measurement.isolated_measurement:answer_to",
@@ -112,9 +112,9 @@ def measurement_from(ending: Ending, case: Case, runner: str, timing: Timing) ->
         kind, message = ending.value
         raise error_type(kind, MeasureError)(message)
     outcome, note = _ending(ending, timing, memory_bytes(runner, timing))
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import factory_of
 
-    target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    target = getattr(factory_of(runner), "target", "")
     output = ending.value[1] if ending.verdict == "raised" else ""
     details = last_lines("\n".join(filter(None, (output, ending.output))))
     return Measurement(

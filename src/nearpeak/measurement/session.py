@@ -9,7 +9,7 @@ from nearpeak.core.work.case import Case
 from nearpeak.exchange.measurement_lines import key_of
 from nearpeak.measurement.isolated_measurement import measure_fresh, measure_isolated
 from nearpeak.measurement.result_file import ResultFile, result_file
-from nearpeak.measurement.runners import RUNNERS, runner_of
+from nearpeak.measurement.runners import factory_of, runner_of
 from nearpeak.measurement.telemetry.sensor_session import sampled_beside
 from nearpeak.measurement.timed_runner import RECORDING
 
@@ -63,7 +63,7 @@ def _numbered(measurement: Measurement, launch: int) -> Measurement:
 
 def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
     """Return the function that measures a case: in a child process, or here for runners that only report times."""
-    made = RUNNERS[runner.partition(":")[0]]
+    made = factory_of(runner)
     isolated: Take = _spared(measure_fresh if fresh else measure_isolated)
 
     def take(case: Case, runner: str, timing: Timing) -> Measurement:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from nearpeak.core.history.gate import FAIL, INCONCLUSIVE, PASS, GateLine, GateResult
+from nearpeak.errors import INCORRECT_CODE, SLOWER_CODE
 from nearpeak.reports.document import Block, Cell, Details, Document, Span, Table, Text, columns
 
 MOST_ROWS = 60
@@ -42,7 +43,7 @@ def marker(name: str) -> str:
 def _rows(lines: Sequence[GateLine]) -> list[Block]:
     if not lines:
         return []
-    kinds = [FAIL if line.exit_code in (10, 12) else line.verdict for line in lines[:MOST_ROWS]]
+    kinds = [FAIL if line.exit_code in (SLOWER_CODE, INCORRECT_CODE) else line.verdict for line in lines[:MOST_ROWS]]
     rows = [
         (
             Cell(value=line.verdict, text=_SIGNS[kind], kind=_STYLES[kind]),

@@ -10,7 +10,7 @@ import typer
 from nearpeak.cli.plans import plan_options as options
 from nearpeak.cli.shared import options as shared
 from nearpeak.core.systems.service_words import rate_of, replica_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import SLOWER_CODE, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.api.serving.service_plan import Fleet
@@ -48,8 +48,8 @@ _PRICE = typer.Option(
     "prices with their date and source."
 )  # fmt: skip
 _WITHIN = typer.Option(
-    "", "--within", help="Say whether so many requests per second fit within --slo, e.g. 12/s. Exit code 0: they do; "
-    "10: not; 11: the interval holds both."
+    "", "--within", help="Say whether so many requests per second fit within --slo, e.g. 12/s. Exit code 0: expected; "
+    "10: not."
 )  # fmt: skip
 _OWNED = typer.Option("", "--owned", help="Instead of --price: USD_PER_DEVICE,YEARS,USD_PER_KWH[,PUE].")
 
@@ -110,18 +110,16 @@ def serve(
 
 
 def _tell_whether(best: "PlannedServing", asked_per_s: float) -> None:
-    """Say on standard error whether the best service carries a rate within its limits, and exit accordingly."""
+    """Say on standard error whether the best service is expected to carry a rate, and exit accordingly."""
     option = best.best
-    ends = option.low_per_s, option.high_per_s
-    answer, code = ("inconclusive", 11) if ends[0] < asked_per_s <= ends[1] else ("yes", 0)
-    if asked_per_s > max(ends[1], option.rate_per_s):
-        answer, code = "no", 10
+    is_kept, low_per_s, high_per_s = option.rate_per_s >= asked_per_s, option.low_per_s, option.high_per_s
+    doubt = "; the interval holds it, measure it" if low_per_s < asked_per_s <= high_per_s else ""
     sys.stderr.write(
-        f"{asked_per_s:g} requests/s within the limits: {answer}; {option.rate_per_s:.3g}/s "
-        f"({ends[0]:.3g} to {ends[1]:.3g}) on {best.device_count} × {best.target}\n"
+        f"{asked_per_s:g} requests/s within the limits: {'yes' if is_kept else 'no'}, {option.rate_per_s:.3g}/s are "
+        f"expected ({low_per_s:.3g} to {high_per_s:.3g}) on {best.device_count} × {best.target}{doubt}\n"
     )
-    if code:
-        raise typer.Exit(code)
+    if not is_kept:
+        raise typer.Exit(SLOWER_CODE)
 
 
 def _show(

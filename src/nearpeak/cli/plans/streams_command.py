@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from nearpeak.cli.shared import options as shared
+from nearpeak.errors import INCONCLUSIVE_CODE, SLOWER_CODE
 
 
 def streams(
@@ -38,4 +39,4 @@ def streams(
                        engine=engine)  # fmt: skip
     shared.write_page(html, report.document_of(planned))
     shared.tell(partial(report.document_of, planned), partial(report.to_json, planned), json=as_json, why=why)
-    raise typer.Exit({"proved": 0, "refuted": 10}.get(planned.outcome.verdict, 11))
+    raise typer.Exit({"proved": 0, "refuted": SLOWER_CODE}.get(planned.outcome.verdict, INCONCLUSIVE_CODE))

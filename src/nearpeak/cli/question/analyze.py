@@ -88,7 +88,10 @@ def analyze(
     why: bool = shared.WHY,
     json: bool = shared.JSON,
 ) -> None:
-    """Show the expected time of a model step on each target, its limit, what the gap is made of and what to try.
+    """Show the time of a model step: which device is fastest, limit, gap, what to try, the largest batch that fits.
+
+    Several --target stand side by side. Their column 'fits' says whether memory suffices; --why adds what is in it at
+    the peak, and the largest batch that fits.
 
     Capturing runs the model's code in a child process with limits of time and memory; nothing is downloaded. With
     --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each

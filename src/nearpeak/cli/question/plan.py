@@ -22,7 +22,10 @@ class PlanListing(shared.Listing):
 
 def register(app: typer.Typer) -> None:
     """Add the group and every command of `cli/plans`."""
-    group = shared.group_of("Plan many devices, requests and boards: what they reach and what to change.", PlanListing)
+    group = shared.group_of(
+        "Plan many devices, requests and boards: what fits, which plan is fastest or cheapest, what to change.",
+        PlanListing,
+    )
     for path in sorted(Path(plans.__path__[0]).glob("*_command.py")):
         name = path.stem.removesuffix("_command")
         group.command(name.replace("_", "-"))(getattr(importlib.import_module(f"{plans.__name__}.{path.stem}"), name))

@@ -69,7 +69,7 @@ def fabrics(name: str | None = NAME, json: bool = shared.JSON) -> None:
 
 
 def models(json: bool = shared.JSON) -> None:
-    """List the models whose published dimensions come with nearpeak; their sources are in the JSON."""
+    """List the models known by name: their published dimensions come with nearpeak, sources in the JSON."""
     from nearpeak.frontends.huggingface.published_models import MODELS
     from nearpeak.frontends.huggingface.step_library import covers_model
 

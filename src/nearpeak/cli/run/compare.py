@@ -21,6 +21,7 @@ from nearpeak.cli.run.measure import (
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import cases_of
 from nearpeak.cli.shared.options import seconds_of
+from nearpeak.errors import INCONCLUSIVE_CODE, INCORRECT_CODE, SLOWER_CODE, UNAVAILABLE_CODE
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ def compare(
     """Judge whether B is faster than A, slower, or the same within the tolerance.
 
     Both run as processes that take turns on the device, five to forty pairs of them, forked from servers that start
-    once. Exit code 10 when B is slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 1
-    when one of the two cannot run the case, 0 otherwise. After the second pair it is known how many pairs the budget is
-    enough for, and so what change it can show; stderr states both. With fewer than five pairs there is no verdict.
+    once. Exit code 10 when B is slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 3
+    when one of the two crashed or did not end, 1 when it does not take the case, 0 otherwise. After the second pair it
+    is known how many pairs the budget is enough for, and so what change it can show; stderr states both. With fewer
+    than five pairs there is no verdict.
     """
     from nearpeak.api import measured_analysis
     from nearpeak.measurement.timing.interleaved_rounds import Arm
@@ -94,14 +96,16 @@ def _exit_code(comparisons: "list[PairedComparison]") -> int:
     outcomes = {comparison.outcome for comparison in comparisons}
     verdicts = {comparison.judgement.verdict for comparison in comparisons if comparison.judgement is not None}
     if "infra" in outcomes:
-        return 3
+        return UNAVAILABLE_CODE
     if "incorrect" in outcomes:
-        return 12
+        return INCORRECT_CODE
     if "regression" in verdicts:
-        return 10
-    if outcomes & {*FAILURES, "unsupported"} - {"timeout"}:
+        return SLOWER_CODE
+    if outcomes & {*FAILURES}:
+        return UNAVAILABLE_CODE
+    if "unsupported" in outcomes:
         return 1
-    return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
+    return INCONCLUSIVE_CODE if "inconclusive" in verdicts or outcomes - {"compared"} else 0
 
 
 def _by_program(comparison: "PairedComparison") -> tuple[bool, bool]:

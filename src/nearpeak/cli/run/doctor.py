@@ -16,7 +16,7 @@ PACKAGES = {
 
 
 def doctor(json: bool = shared.JSON) -> None:
-    """Check this installation: Python, packages, device files, the roofs of this CPU."""
+    """Check this installation: Python, packages, what each extra adds, device files, the roofs of this CPU."""
     checks = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
     for name, (extra, use) in PACKAGES.items():
         installed = _version(name)

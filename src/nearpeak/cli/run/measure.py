@@ -12,7 +12,7 @@ from nearpeak.cli.shared.case_arguments import cases_of, suite_of_words
 from nearpeak.cli.shared.completion import operators, targets
 from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.shared.push_option import PUSH, check_push, pushed
-from nearpeak.errors import SpecError
+from nearpeak.errors import INCORRECT_CODE, UNAVAILABLE_CODE, SpecError
 from nearpeak.units import counted
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def _with_target(runner: str, target: str, edits: list[str]) -> str:
         return runner
     if ":" in runner:
         raise SpecError(f"--target {target}: --runner {runner} names its own; leave one out")
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import factory_of
 
-    abilities = getattr(RUNNERS[runner], "abilities", None)
+    abilities = getattr(factory_of(runner), "abilities", None)
     if getattr(abilities, "argument", "") != "TARGET":
         raise SpecError(f"--target: --runner {runner} runs on a device that is there; --runner sim takes a target")
     return "+".join((f"{runner}:{target}", *edits))
@@ -228,10 +228,11 @@ def exit_code(measurements: "list[Measurement]") -> int:
 
     outcomes = {measurement.outcome for measurement in measurements}
     if Outcome.INCORRECT in outcomes and Outcome.INFRA not in outcomes:
-        return 12
+        return INCORRECT_CODE
     if any(measurement.outcome is Outcome.SUSPECT_FAST and not measurement.has_times for measurement in measurements):
-        return 3
-    return 3 if outcomes & {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED} else 0
+        return UNAVAILABLE_CODE
+    failed = {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED}
+    return UNAVAILABLE_CODE if outcomes & failed else 0
 
 
 def _check_files(out: Path | None, export: list[Path]) -> None:

@@ -13,7 +13,7 @@ import typer
 from nearpeak.cli.run.measure import CACHE_HOT, LIMIT, MEMORY, NO_CHECK, THREADS, timing_of, warn_of_threads
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.options import seconds_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import INCONCLUSIVE_CODE, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -56,6 +56,30 @@ _BRANCH = typer.Option("main", "--branch", help="--store: branch whose history t
 _REPLAY = typer.Option(None, "--replay", help="Recorded space (T4, kernel_tuner cache): how good is the search itself?")
 _SEEDS = typer.Option(20, "--seeds", min=1, max=1000, help="--replay: runs with different seeds.")
 _HTML = typer.Option(None, "--html", help="Write a page with the course of the search.")
+
+EXAMPLE = """
+Example of space.toml (every key: docs/guide/tuning.md):
+
+function = "kernel.py:softmax"   # of the file below, beside this one
+runner = "callable"              # or triton, callable_cuda, ...
+case = "softmax rows=256 columns=1024 dtype=fp32"
+constraints = ["block <= rows"]
+
+[parameters]
+block = [16, 64, 256]
+
+[default]                        # in use today: the one to beat
+block = 16
+
+Its kernel.py:
+
+import torch
+
+def softmax(tensors, block, **arguments):
+    parts = tensors["x"].split(block)
+    return {"y": torch.cat([part.softmax(-1) for part in parts])}
+"""
+"""End of the help: a space and its kernel to start with."""
 
 
 def tune(
@@ -139,7 +163,7 @@ def _search(
     shared.write_page(html, document := report.document_of(answer))
     shared.tell(lambda: document, lambda: report.to_json(answer), json=json, why=why)
     if not answer.front if answer.objectives else answer.winner is None and plan.finalist_count:
-        raise typer.Exit(11)
+        raise typer.Exit(INCONCLUSIVE_CODE)
 
 
 def budget_of(text: str) -> tuple[int, float]:

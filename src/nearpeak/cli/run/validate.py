@@ -123,9 +123,9 @@ def _require_packages(runner: str) -> None:
     """Refuse a runner whose package is absent before any case is judged by it; of PyTorch it says the extra itself."""
     from importlib.util import find_spec
 
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import factory_of
 
-    abilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", None) if runner else None
+    abilities = getattr(factory_of(runner), "abilities", None) if runner else None
     for package in getattr(abilities, "needs", ()):
         if package != "torch" and package not in sys.modules and find_spec(package) is None:
             raise MissingExtraError(f"{package} is not installed; 'pip install {package}'")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from nearpeak.cli.shared.completion import targets
 from nearpeak.core.answers.bound import Policy
@@ -65,6 +65,14 @@ class Listing(TyperGroup):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class WithExample(TyperCommand):
+    """A command whose help may end with an example file, unindented, so that it works when pasted."""
+
+    def format_epilog(self, _ctx: Any, formatter: Any) -> None:
+        """Write the example as it stands."""
+        formatter.write(f"\n{self.epilog.strip()}\n" if self.epilog else "")
 
 
 def group_of(text: str, listing: type[Listing] = Listing) -> typer.Typer:

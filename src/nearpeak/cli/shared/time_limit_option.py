@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.core.answers.time_limit import NO, OPEN, LimitVerdict, TimeLimit
-from nearpeak.errors import SpecError
+from nearpeak.errors import INCONCLUSIVE_CODE, SLOWER_CODE, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.answers.analysis import Analysis
 
 WITHIN = typer.Option(
     None, "--within", help="Say whether a time or rate is met, e.g. 20ms/token, 30fps, 500images/s, '5 ms'. Exit code "
-    "0: expected on every target; 10: not; 11: inconclusive.",
+    "0: expected on every target; 10: not; 11: nothing is predicted.",
 )  # fmt: skip
 _NUMBER = r"(?P<number>[\d.]+(?:e[+-]?\d+)?)\s*"
 _RATE = re.compile(_NUMBER + r"(?P<noun>[a-z]+)\s*/\s*s(?:ec(?:ond)?)?$", re.IGNORECASE)
 _FRAMES = re.compile(_NUMBER + r"fps$", re.IGNORECASE)
 _TIME = re.compile(_NUMBER + r"(?P<unit>[nmuµ]?s)\s*(?:/\s*(?P<noun>[a-z]+))?$", re.IGNORECASE)
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_TOO_SLOW, _UNKNOWN = 10, 11
 
 
 def time_limit(text: str) -> TimeLimit:
@@ -56,7 +55,7 @@ def _number(text: str) -> float:
 def exit_code(verdicts: Iterable[LimitVerdict]) -> int:
     """Return 0 where the limit is kept on every target, 10 where not on all, 11 where one is inconclusive."""
     answers = {verdict.answer for verdict in verdicts}
-    return _TOO_SLOW if NO in answers else _UNKNOWN if OPEN in answers else 0
+    return SLOWER_CODE if NO in answers else INCONCLUSIVE_CODE if OPEN in answers else 0
 
 
 def tell_verdicts(analysis: "Analysis", limit: TimeLimit | None) -> None:

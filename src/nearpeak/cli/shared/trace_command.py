@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.result_files import refuse_results
-from nearpeak.errors import SpecError
+from nearpeak.errors import INCONCLUSIVE_CODE, SLOWER_CODE, SpecError
 from nearpeak.units import parse
 
 if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
+
+_CODES = {"regression": SLOWER_CODE, "inconclusive": INCONCLUSIVE_CODE, "not comparable": INCONCLUSIVE_CODE}
+"""Exit codes of verdicts; 0 of all others."""
 
 
 def is_trace(path: str) -> bool:
@@ -97,4 +100,4 @@ def _compare(path: str, against: Path, targets: "list[Target]", *, json: bool, w
         sys.stdout.write(difference.devices_to_json(results))
     else:
         shared.print_document(difference.document_of_devices(results), why=why)
-    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(worst_of(results).verdict, 0)
+    return _CODES.get(worst_of(results).verdict, 0)

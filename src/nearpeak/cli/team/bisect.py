@@ -11,7 +11,7 @@ import typer
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.team.store import STORE
-from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.errors import INCONCLUSIVE_CODE, SLOWER_CODE, NotFoundError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def bisect(
 
         shared.print_document(bisection_document(result.ends, result.found))
     if result.found is None:
-        raise typer.Exit(11 if result.ends.judgement.verdict == "inconclusive" else 0)
-    raise typer.Exit(10 if result.found.outcome == "found" else 11)
+        raise typer.Exit(INCONCLUSIVE_CODE if result.ends.judgement.verdict == "inconclusive" else 0)
+    raise typer.Exit(SLOWER_CODE if result.found.outcome == "found" else INCONCLUSIVE_CODE)
 
 
 def _on_farm(

@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli.shared import options as shared
-from nearpeak.errors import NearpeakError, StoreError
+from nearpeak.errors import (
+    INCONCLUSIVE_CODE,
+    INCORRECT_CODE,
+    SLOWER_CODE,
+    UNAVAILABLE_CODE,
+    NearpeakError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from nearpeak.gate.pipeline_event import PipelineEvent
 
 _TRIES = 5
 """Times that a store is renewed where other jobs keep theirs first."""
-_WORST = (3, 12, 10, 11)
+_WORST = (UNAVAILABLE_CODE, INCORRECT_CODE, SLOWER_CODE, INCONCLUSIVE_CODE)
 """Exit codes, the one that outweighs all others first."""
 _TOKENS = {"github": "GITHUB_TOKEN", "gitlab": "GITLAB_TOKEN"}
 
@@ -71,9 +78,9 @@ def ci(
     measured = _nearpeak("measure", cases, "--runner", runner, *where, "--launches", str(launches), "--budget", budget,
                          "--out", str(results), "--store", str(store), *_kept(event))  # fmt: skip
     if not results.exists():
-        raise typer.Exit(measured or 3)
+        raise typer.Exit(measured or UNAVAILABLE_CODE)
     judged = _judged(event, place, policy)
-    if not commit and judged == 11:
+    if not commit and judged == INCONCLUSIVE_CODE:
         sys.stdout.write(f"nothing to compare with yet: {event.main} has no history before this run\n")
         judged = 0
     _told(event, place)

@@ -26,7 +26,7 @@ from nearpeak.cli.shared.farm_engine import (
 from nearpeak.cli.shared.farm_output import budget, results, say, status
 from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.team.store import STORE
-from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.errors import UNAVAILABLE_CODE, NearpeakError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def drain(
     what = "in service" if undo else "draining"
     text = f"{counted(len(names), 'device')} {what}" + (f"; {', '.join(busy)} still busy" if busy and not undo else "")
     say({"devices": list(names), "service": "open" if undo else "draining", "busy": busy}, text, json=json)
-    raise typer.Exit(3 if wait and busy and not undo else 0)
+    raise typer.Exit(UNAVAILABLE_CODE if wait and busy and not undo else 0)
 
 
 def cancel(

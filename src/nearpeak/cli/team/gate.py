@@ -10,6 +10,26 @@ from nearpeak.cli.team.store import STORE
 
 POLICY = typer.Option(Path("nearpeak-gate.toml"), "--policy", help="TOML file with the rules.")
 
+EXAMPLE = """
+Example of nearpeak-gate.toml (every key: docs/guide/history.md):
+
+name = "kernels"
+tolerance = "2%"          # change up to which two times count as the same
+inconclusive = "stop"     # stop (exit code 11), pass, or fail
+
+[[rule]]
+name = "not slower than the last commits"
+baseline = "rolling"      # or previous, tag, bound, prediction
+window = 10
+
+[[rule]]
+name = "at least 60 % of the speed of light"
+baseline = "bound"
+at_least = "60%"
+select = { op = "gemm" }
+"""
+"""End of the help: a policy to start with."""
+
 
 def gate(
     policy: Path = POLICY,

@@ -13,8 +13,6 @@ ON_INCONCLUSIVE = ("stop", "pass", "fail")
 """What an inconclusive line does: it makes the gate inconclusive, it passes, it fails."""
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 """Verdicts of lines and of the gate."""
-REGRESSION_CODE, INCONCLUSIVE_CODE, INCORRECT_CODE, INFRA_CODE = 10, 11, 12, 3
-"""Exit codes; when several apply: 3, then 12, then 10, then 11."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

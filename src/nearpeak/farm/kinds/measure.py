@@ -36,13 +36,13 @@ def timing_in(payload: Payload) -> Timing:
 
 
 def _check(payload: Payload) -> None:
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import factory_of
 
     more = dict.fromkeys(("arm", "branch"), (str, type(None)))
     need(payload, "measure", case=dict, runner=str, timing=(dict, type(None)), revision=(dict, type(None)), **more)
     case_in(payload, "measure")
     timing_in(payload)
-    RUNNERS[payload["runner"].partition(":")[0]]
+    factory_of(payload["runner"])
     if payload.get("revision") is not None:
         revision_in(payload)
 

@@ -6,10 +6,10 @@ from typing import Any
 from nearpeak.base.registry import Registry
 from nearpeak.core.runs.measurement import Timing
 from nearpeak.core.runs.runner_protocols import Runner, RunnerAbilities
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.measurement.timed_runner import TimedRunner
 
-__all__ = ["RUNNERS", "abilities_of", "backend_of", "runner_of"]
+__all__ = ["RUNNERS", "abilities_of", "backend_of", "factory_of", "runner_of"]
 
 
 RUNNERS: Registry[Callable[..., Any]] = Registry.of_modules(
@@ -18,9 +18,31 @@ RUNNERS: Registry[Callable[..., Any]] = Registry.of_modules(
 """All runners by name; each is called with its argument, the words after the colon, and a Timing."""
 
 
+def factory_of(text: str) -> Callable[..., Any]:
+    """Return what makes the runner `name` or `name:argument`.
+
+    Raises:
+        UnknownNameError: there is none; for what looks like a function, the message says how to write that.
+
+    >>> factory_of("k.py:f")
+    Traceback (most recent call last):
+    nearpeak.errors.UnknownNameError: runner 'k.py:f': not known; a function of yours is callable:k.py:f ('nearpeak \
+show runners' lists all 15)
+    """
+    name, _, argument = text.partition(":")
+    try:
+        return RUNNERS[name]
+    except UnknownNameError:
+        if not name.endswith(".py") and not argument.partition("[")[0].isidentifier():
+            raise
+        listed = f"('nearpeak show runners' lists all {len(RUNNERS.names())})"
+        yours = f"callable:{name}:{argument or 'FUNCTION'}"
+        raise UnknownNameError(f"runner {text!r}: not known; a function of yours is {yours} {listed}") from None
+
+
 def abilities_of(text: str) -> RunnerAbilities:
     """Return the abilities that the runner `name` or `name:argument` declares; none of all where it declares none."""
-    abilities: RunnerAbilities = getattr(RUNNERS[text.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
+    abilities: RunnerAbilities = getattr(factory_of(text), "abilities", RunnerAbilities(devices=()))
     return abilities
 
 
@@ -48,7 +70,7 @@ def backend_of(text: str, timing: Timing = Timing()) -> Any:
         SpecError: it needs an argument, or takes none.
     """
     name, colon, argument = text.partition(":")
-    made = RUNNERS[name]
+    made = factory_of(text)
     wanted = made.abilities.argument if hasattr(made, "abilities") else argument
     if wanted and not argument:
         raise SpecError(f"runner {name}: needs an argument; write {name}:{wanted}")

@@ -21,7 +21,7 @@ from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, SpecError, error_type
 from nearpeak.exchange.measurement_lines import environment_of
 from nearpeak.measurement.isolated_measurement import memory_bytes, process_variables
-from nearpeak.measurement.runners import RUNNERS, abilities_of
+from nearpeak.measurement.runners import abilities_of, factory_of
 from nearpeak.measurement.timing.turn_server import END, MARK
 
 ROUND_S = 0.35
@@ -62,7 +62,7 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
         Unready: one of the two processes cannot run the case.
     """
     for arm in arms:
-        made = RUNNERS[arm.runner.partition(":")[0]]
+        made = factory_of(arm.runner)
         if not hasattr(made, "prepare"):
             raise SpecError(f"compare: runner {arm.runner} only says times; a comparison needs something that runs")
     number, preload = 0, _preloads(arms, timing)

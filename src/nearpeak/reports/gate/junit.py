@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from nearpeak.core.history.gate import FAIL, PASS, GateLine, GateResult
+from nearpeak.errors import SLOWER_CODE
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold."""
@@ -31,7 +32,7 @@ def _kind(line: GateLine) -> str:
     """Return the element that says how a case ended; empty where it passed."""
     if line.verdict == PASS:
         return ""
-    if line.verdict == FAIL or line.exit_code == 10:
+    if line.verdict == FAIL or line.exit_code == SLOWER_CODE:
         return "failure"
     return "error" if line.exit_code else "skipped"
 

@@ -6,7 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from nearpeak.base.canonical_json import digest
-from nearpeak.core.history.gate import INCONCLUSIVE, INCONCLUSIVE_CODE, PASS, GateLine, GateResult
+from nearpeak.core.history.gate import INCONCLUSIVE, PASS, GateLine, GateResult
+from nearpeak.errors import INCONCLUSIVE_CODE
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_RESULTS = 5000
