@@ -98,15 +98,20 @@ def shortened(text: str, width: int) -> str:
 
 
 def told_apart(texts: Sequence[str], width: int) -> list[str]:
-    """Return `texts` cleaned and cut to `width` characters at their end; those that look alike then, in their middle.
+    """Return `texts` cleaned and cut to `width` characters: words go first that all texts of one first word share.
+
+    Where that is not enough, they are cut at their end; those that look alike then, in their middle.
 
     >>> told_apart(["gemm m=16 n=4096 k=4096", "gemm m=16 n=4096 k=512", "softmax rows=64"], 13)
-    ['gemm m…k=4096', 'gemm m… k=512', 'softmax rows…']
+    ['gemm … k=4096', 'gemm … k=512', 'softmax …']
     >>> told_apart(["vectorized_kernel_of_add_on_float", "vectorized_kernel_of_mul_on_float"], 16)
     ['vect…of_add_on_…', 'vect…of_mul_on_…']
     """
     whole = [clean(text) for text in texts]
-    shorts = [shortened(text, width) for text in whole]
+    kinds: dict[str, list[list[str]]] = {}
+    for text in dict.fromkeys(whole):
+        kinds.setdefault(text.partition(" ")[0], []).append(text.split(" "))
+    shorts = [_without_shared(text, kinds[text.partition(" ")[0]], width) for text in whole]
     for cut in (_cut_inside, _cut_around):
         alike: dict[str, set[str]] = {}
         for text, short in zip(whole, shorts, strict=True):
@@ -116,6 +121,21 @@ def told_apart(texts: Sequence[str], width: int) -> list[str]:
             for text, short in zip(whole, shorts, strict=True)
         ]
     return shorts
+
+
+def _without_shared(text: str, others: Sequence[Sequence[str]], width: int) -> str:
+    """Return a text without words that all others have, the last ones first, until it fits; else cut between words."""
+    words = text.split(" ")
+    for place in range(len(words) - 1, 0, -1):
+        if len(" ".join(words)) <= width:
+            break
+        if all(words[place] in other for other in others):
+            words[place : place + 1 + (words[place + 1 : place + 2] == ["…"])] = ["…"]
+    short = " ".join(words)
+    if len(short) <= width:
+        return short
+    head = text[:width].rpartition(" ")[0]
+    return f"{head}{' ' if len(head) < width - 1 else ''}…" if 2 * len(head) > width else shortened(text, width)
 
 
 def _cut_inside(text: str, _others: Collection[str], width: int) -> str:

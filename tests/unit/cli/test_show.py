@@ -7,6 +7,7 @@ import pytest
 from nearpeak.cli import main
 from nearpeak.cli.shared import options
 from nearpeak.errors import UnknownNameError
+from nearpeak.frontends.huggingface.published_models import MODELS
 from nearpeak.ops import OPS
 from nearpeak.targets import TARGETS
 from nearpeak.targets.clusters import fabric_names
@@ -28,11 +29,11 @@ def shown(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [("targets", TARGETS.names()), ("ops", OPS.names()), ("fabrics", fabric_names())]
+    ("kind", "names"),
+    [("targets", TARGETS.names()), ("ops", OPS.names()), ("fabrics", fabric_names()), ("models", tuple(MODELS))],
 )
 def test_names_in_a_list_are_whole_so_that_they_can_be_copied(shown, kind, names):
-    first = {line.split(" ")[0] for line in shown("show", kind).splitlines()}
-    assert first >= set(names) - {"cpu"}
+    assert set(shown("show", kind).split()) >= set(names) - {"cpu"}
 
 
 def test_an_operator_shows_also_the_axes_whose_default_follows_from_others(shown):
@@ -45,6 +46,10 @@ def test_an_operator_shows_also_the_axes_whose_default_follows_from_others(shown
     "words",
     [
         ("show", "ops"),
+        ("show", "ops", "--all"),
+        ("show", "targets", "--all"),
+        ("show", "models"),
+        ("show", "models", "--all"),
         ("show", "ops", "gemm"),
         ("show", "targets"),
         ("show", "targets", "h100_sxm"),
@@ -56,6 +61,11 @@ def test_an_operator_shows_also_the_axes_whose_default_follows_from_others(shown
 )
 def test_what_is_shown_fits_80_columns(shown, words):
     assert max(map(len, shown(*words).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("kind", ["ops", "targets", "models"])
+def test_a_list_fits_a_tall_terminal_and_all_of_it_is_an_option_away(shown, kind):
+    assert len(shown("show", kind).splitlines()) <= 60 < len(shown("show", kind, "--all").splitlines())
 
 
 def test_no_word_of_the_table_of_runners_is_broken(shown):

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from nearpeak.targets.fabric_file import FabricFile
 
 NAME = typer.Argument(None, help="Name of one entry, shown in full.")
+ALL = typer.Option(False, "--all", help="List them one by one, with all that a row holds.")
+_MAGNITUDES = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
+"""Ends of counts of parameters, as names of models write them."""
+
 
 # What begins a line of its own in a docstring: `Counts: …`, `kv, q: …`.
 _STARTS = re.compile(r"\s*\w+(, \w+)*:(\s|$)")
 
 
-def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
-    """List the operators with their axes, or show one in full."""
+def ops(name: str | None = NAME, every: bool = ALL, json: bool = shared.JSON) -> None:
+    """List the operators (--all: with their axes), or show one in full."""
     from nearpeak.ops import OPS
 
     operators = [OPS[name]] if name else [OPS[entry] for entry in OPS]
@@ -35,12 +39,15 @@ def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
             sys.stdout.write(jsonlib.dumps(operator_record(operator)) + "\n")
     elif name:
         _print_operator(operators[0])
+    elif not every:
+        _print_beside([(entry.name,) for entry in operators], 3, "op")
+        sys.stdout.write("More: axes and what each computes (--all); one in full: nearpeak show ops gemm\n")
     else:
         _print_rows([_operator_row(entry) for entry in operators], "op", "backward", "~axes", "~what")
 
 
-def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
-    """List the devices, or show one in full with its sources."""
+def targets(name: str | None = NAME, every: bool = ALL, json: bool = shared.JSON) -> None:
+    """List the devices (--all: with their rates), or show one in full with its sources."""
     from nearpeak.targets import TARGETS, target_of
 
     devices = [target_of(device_name) for device_name in ([name] if name else TARGETS.names())]
@@ -49,6 +56,9 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
             sys.stdout.write(jsonlib.dumps(dataclasses.asdict(device)) + "\n")
     elif name:
         _print_target(devices[0])
+    elif not every:
+        _print_beside([_short_target_row(device) for device in devices], 2, "target", "#memory", "#bandwidth")
+        sys.stdout.write("More: devices and rates (--all); one in full: nearpeak show targets h100_sxm\n")
     else:
         heads = ("target", "~device", "strongest", "#rate", "#memory", "#bandwidth")
         _print_rows([_target_row(device) for device in devices], *heads)
@@ -68,8 +78,8 @@ def fabrics(name: str | None = NAME, json: bool = shared.JSON) -> None:
         _print_rows([_fabric_row(file) for file in files], "fabric", "kind", "~what", "#rate", "~devices")
 
 
-def models(json: bool = shared.JSON) -> None:
-    """List the models known by name: their published dimensions come with nearpeak, sources in the JSON."""
+def models(every: bool = ALL, json: bool = shared.JSON) -> None:
+    """List the models known by name: their published dimensions come with nearpeak (--all: other names of each)."""
     from nearpeak.frontends.huggingface.published_models import MODELS
     from nearpeak.frontends.huggingface.step_library import covers_model
 
@@ -86,6 +96,14 @@ def models(json: bool = shared.JSON) -> None:
                 "shipped": model.name not in captured_only,
             }
             sys.stdout.write(jsonlib.dumps(record) + "\n")
+    elif not every:
+        short_rows = [
+            (model.name, _magnitude(model.parameters_count) + (" *" if model.name in captured_only else "  "))
+            for model in entries
+        ]
+        _print_beside(short_rows, 2, "model", "#parameters  ")
+        sys.stdout.write("* captured by nearpeak[hf]; the steps of all others come with nearpeak\n")
+        sys.stdout.write("More: titles and other names (--all), sources (--json)\n")
     else:
         rows = [
             (model.name, model.title + (f"; also {', '.join(model.aliases)}" if model.aliases else ""),
@@ -220,6 +238,16 @@ def _target_row(device: "Target") -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _short_target_row(device: "Target") -> tuple[str, ...]:
+    from nearpeak.reports.brief_text import brief
+
+    capacity, bandwidth = device.dram.capacity_bytes, device.dram.bandwidth_bytes_per_s
+    return (
+        device.name, "–" if capacity is None else brief(capacity, "B"),
+        "–" if bandwidth is None else brief(bandwidth, "B/s"),
+    )  # fmt: skip
+
+
 def _fabric_row(file: "FabricFile") -> tuple[str, ...]:
     from nearpeak.units import show
 
@@ -269,6 +297,24 @@ def _print_target(device: "Target") -> None:
     if device.partitions:
         out.append(f"  partitions and power modes: {', '.join(f'{device.name}:{part}' for part in device.partitions)}")
     sys.stdout.write("\n".join(hung(out)) + "\n")
+
+
+def _magnitude(count: int) -> str:
+    """Return a count of parameters as names of models write it.
+
+    >>> _magnitude(671_026_404_352), _magnitude(999_885_952), _magnitude(11_683_584)
+    ('671B', '1B', '11.7M')
+    """
+    size, end = next((size, end) for size, end in _MAGNITUDES if count >= 0.9995 * size or end == "M")
+    return f"{count / size:.3g}{end}"
+
+
+def _print_beside(entries: Sequence[tuple[str, ...]], beside_count: int, *heads: str) -> None:
+    """Print short rows in several columns of rows, the order downwards."""
+    depth = -(-len(entries) // beside_count)
+    padded = [*entries, *[("",) * len(heads)] * (depth * beside_count - len(entries))]
+    rows = [sum((padded[place + depth * column] for column in range(beside_count)), ()) for place in range(depth)]
+    _print_rows(rows, *heads * beside_count)
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]], *heads: str) -> None:

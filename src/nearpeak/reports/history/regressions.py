@@ -13,9 +13,11 @@ from nearpeak.reports.history.spark import sparkline
 from nearpeak.reports.history.tracks import percent, sha_text
 from nearpeak.units import counted
 
-SPARK = 14
+SPARK = 10
 MOST_SERIES = 8
 """Series that are listed of one group."""
+_NAMES = (1, 2, 3)
+"""Places of label, testbed and device in the rows of a group."""
 
 
 def regressions_document(
@@ -62,7 +64,7 @@ def _failure(group: FailedGroup) -> Iterator[Block]:
     yield f"  {since}{followed}"
     rows = [(item.series.id, item.series.label, item.series.testbed.name, item.series.device)
             for item in group.failures]  # fmt: skip
-    yield _series_table(columns("#series|", "label|", "testbed|", "device|"), rows)
+    yield from _series_table(columns("#series|", "label|", "testbed|", "device|"), rows)
 
 
 def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[Block]:
@@ -84,10 +86,16 @@ def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[Block]:
         spark = sparkline([point.value for point in tracks[series.id].points], SPARK)
         rows.append((series.id, series.label, series.testbed.name, series.device, spark,
                      percent(change.value_ratio)))  # fmt: skip
-    yield _series_table(columns("#series|", "label|", "testbed|", "device|", "course|", "#change_ratio|"), rows)
+    yield from _series_table(columns("#series|", "label|", "testbed|", "device|", "course|", "#change_ratio|"), rows)
 
 
-def _series_table(heads: tuple[Column, ...], rows: Sequence[tuple[object, ...]]) -> Table:
-    """Return the series of one group; a terminal shows the first of them."""
-    rest = f"{len(rows) - MOST_SERIES} more series"
-    return Table(columns=heads, rows=rows, brief_count=MOST_SERIES, rest=rest, indent_count=2)
+def _series_table(heads: tuple[Column, ...], rows: Sequence[tuple[object, ...]]) -> Iterator[Block]:
+    """Yield what all series of one group share, and a table of the rest; a terminal shows the first of them."""
+    shared = [place for place in _NAMES if len({row[place] for row in rows}) == 1]
+    if shared:
+        yield f"  {', '.join(clean(str(rows[0][place])) for place in shared)}:"
+    kept = [place for place in range(len(heads)) if place not in shared]
+    yield Table(
+        columns=tuple(heads[place] for place in kept), rows=[tuple(row[place] for place in kept) for row in rows],
+        brief_count=MOST_SERIES, rest=f"{len(rows) - MOST_SERIES} more series", indent_count=2,
+    )  # fmt: skip
