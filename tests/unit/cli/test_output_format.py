@@ -106,6 +106,10 @@ def test_a_pipe_gets_text_but_for_rows_of_cases_and_both_formats_at_once_are_ref
         ("nearpeak simulate scaled_g", "scaled_gemm"),
         ("nearpeak provision resnet-10", "resnet-101"),
         ("nearpeak regr", "regressions"),
+        ("nearpeak compare torch_cp", "torch_cpu"),
+        ("nearpeak measure gemm --runner nump", "numpy"),
+        ("nearpeak show ops scaled_g", "scaled_gemm"),
+        ("nearpeak show targets h200_s", "h200_sxm"),
     ],
 )
 def test_a_shell_completes_names(run, monkeypatch, line, word):

@@ -48,9 +48,15 @@ def test_bencher_tells_testbeds_apart_and_leaves_out_failed_cases():
     assert list(json.loads(text)) == ["gemm torch", "gemm triton"]
 
 
+def test_bencher_joins_the_launches_of_a_run():
+    launches = [sample(values=(1e-6 * number,), launch=number) for number in (1, 2, 5)]
+    figures = json.loads(EXPORTS["bencher"].text_of([record(*launches)]))["gemm"]["latency"]
+    assert figures == {"value": 2000.0, "lower_value": 1000.0, "upper_value": 5000.0}
+
+
 def test_bencher_refuses_what_it_cannot_state():
-    with pytest.raises(SpecError, match="latency stands twice; export one run, of one launch"):
-        EXPORTS["bencher"].text_of([record(sample(), sample(launch=1))])
+    with pytest.raises(SpecError, match="latency stands in two runs; export one of them"):
+        EXPORTS["bencher"].text_of([record(sample()), record(sample())])
     with pytest.raises(SpecError, match="has 1025 characters; the format takes 1024"):
         EXPORTS["bencher"].text_of([record(sample(label="x" * 1025))])
 

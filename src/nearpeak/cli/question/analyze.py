@@ -10,7 +10,7 @@ import typer
 from nearpeak.base.input_files import text_of_file
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.capture_command import FORMATS, SIZES, takes_capture_options, workload_of
-from nearpeak.cli.shared.completion import models
+from nearpeak.cli.shared.completion import models, runners
 from nearpeak.cli.shared.result_files import refuse_results
 from nearpeak.cli.shared.time_limit_option import WITHIN, exit_code, tell_verdicts, time_limit
 from nearpeak.cli.shared.trace_command import is_trace, report_on
@@ -83,7 +83,10 @@ def analyze(
     parquet: Path | None = PARQUET,
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
     runner: str = typer.Option(
-        "torch_cpu", "--runner", help="Runner that times the operators ('nearpeak show runners')."
+        "torch_cpu",
+        "--runner",
+        help="Runner that times the operators ('nearpeak show runners').",
+        autocompletion=runners,
     ),
     why: bool = shared.WHY,
     json: bool = shared.JSON,

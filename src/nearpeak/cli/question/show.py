@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.api.catalogue import operator_record, usage_of
+from nearpeak.cli.shared import completion
 from nearpeak.cli.shared import options as shared
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from nearpeak.targets.fabric_file import FabricFile
 
 NAME = typer.Argument(None, help="Name of one entry, shown in full.")
+OPERATOR = typer.Argument(None, help="Name of one operator, shown in full.", autocompletion=completion.operators)
+DEVICE = typer.Argument(None, help="Name of one device, shown in full.", autocompletion=completion.targets)
 ALL = typer.Option(False, "--all", help="List them one by one, with all that a row holds.")
 _MAGNITUDES = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 """Ends of counts of parameters, as names of models write them."""
@@ -29,7 +32,7 @@ _MAGNITUDES = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 _STARTS = re.compile(r"\s*\w+(, \w+)*:(\s|$)")
 
 
-def ops(name: str | None = NAME, every: bool = ALL, json: bool = shared.JSON) -> None:
+def ops(name: str | None = OPERATOR, every: bool = ALL, json: bool = shared.JSON) -> None:
     """List the operators (--all: with their axes), or show one in full."""
     from nearpeak.ops import OPS
 
@@ -46,7 +49,7 @@ def ops(name: str | None = NAME, every: bool = ALL, json: bool = shared.JSON) ->
         _print_rows([_operator_row(entry) for entry in operators], "op", "backward", "~axes", "~what")
 
 
-def targets(name: str | None = NAME, every: bool = ALL, json: bool = shared.JSON) -> None:
+def targets(name: str | None = DEVICE, every: bool = ALL, json: bool = shared.JSON) -> None:
     """List the devices (--all: with their rates), or show one in full with its sources."""
     from nearpeak.targets import TARGETS, target_of
 

@@ -20,6 +20,7 @@ from nearpeak.cli.run.measure import (
 )
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import cases_of
+from nearpeak.cli.shared.completion import runners
 from nearpeak.cli.shared.options import seconds_of
 from nearpeak.errors import INCONCLUSIVE_CODE, INCORRECT_CODE, SLOWER_CODE, UNAVAILABLE_CODE
 from nearpeak.units import parse_share
@@ -35,8 +36,10 @@ PYTHON_B = typer.Option(None, "--python-b", help="Interpreter of the candidate."
 
 
 def compare(
-    baseline: str = typer.Argument(metavar="A", help="Runner of the baseline, e.g. torch_cpu or callable:old:gemm."),
-    candidate: str = typer.Argument(metavar="B", help="Runner of the candidate."),
+    baseline: str = typer.Argument(
+        metavar="A", help="Runner of the baseline, e.g. torch_cpu or callable:old.py:gemm.", autocompletion=runners
+    ),
+    candidate: str = typer.Argument(metavar="B", help="Runner of the candidate.", autocompletion=runners),
     cases: list[str] = CASES,
     tolerance: str = typer.Option("2%", "--tolerance", help="Change up to which the two count as the same."),
     budget: str = typer.Option("60 s", "--budget", help="Time for each case."),

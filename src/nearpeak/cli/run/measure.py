@@ -9,7 +9,7 @@ import typer
 
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import cases_of, suite_of_words
-from nearpeak.cli.shared.completion import operators, targets
+from nearpeak.cli.shared.completion import operators, runners, targets
 from nearpeak.cli.shared.options import seconds_of
 from nearpeak.cli.shared.push_option import PUSH, check_push, pushed
 from nearpeak.errors import INCORRECT_CODE, UNAVAILABLE_CODE, SpecError
@@ -51,7 +51,9 @@ TELEMETRY_OPTION = typer.Option(
 
 def measure(
     cases: list[str] = CASES,
-    runner: str = typer.Option("torch_cpu", "--runner", help="Runner of the cases ('nearpeak show runners')."),
+    runner: str = typer.Option(
+        "torch_cpu", "--runner", help="Runner of the cases ('nearpeak show runners').", autocompletion=runners
+    ),
     target: str = TARGET_OPTION,
     edits: list[str] = typer.Option([], "--set", help="--target: what-if edit, e.g. l2.capacity='100 MB'. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),

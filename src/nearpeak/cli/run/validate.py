@@ -14,7 +14,7 @@ import typer
 from nearpeak.api.case_words import case_of
 from nearpeak.cli.shared import options as shared
 from nearpeak.cli.shared.case_arguments import listed_cases
-from nearpeak.cli.shared.completion import operators
+from nearpeak.cli.shared.completion import operators, runners
 from nearpeak.cli.shared.options import seconds_of
 from nearpeak.errors import IncorrectError, MissingExtraError, NotModelledError, SpecError
 from nearpeak.units import counted
@@ -38,7 +38,9 @@ _LIMIT = "600 s"
 
 def validate(
     words: list[str] | None = WORDS,
-    runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
+    runner: str = typer.Option(
+        "", "--runner", help="A runner's own way to compute it; torch_cpu by default.", autocompletion=runners
+    ),
     implementation: str = typer.Option(
         "", "--implementation", help="module:function or file.py:function, (tensors by name, **axes) → outputs by name."
     ),

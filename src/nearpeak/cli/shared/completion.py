@@ -1,4 +1,4 @@
-"""Words that a shell may complete: targets, models, operators, and files that take their place."""
+"""Words that a shell may complete: targets, models, operators, runners, and files that take their place."""
 
 from collections.abc import Iterable
 from glob import escape, glob
@@ -53,6 +53,17 @@ def operators_or_models(incomplete: str) -> list[str]:
     from nearpeak.ops import OPS
 
     return [*_beginning(OPS.names(), incomplete), *models(incomplete)]
+
+
+def runners(incomplete: str) -> list[str]:
+    """Return the runners that begin so.
+
+    >>> runners("torch_cp")
+    ['torch_cpu']
+    """
+    from nearpeak.measurement.runners import RUNNERS
+
+    return _beginning(RUNNERS.names(), incomplete)
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.completion import runners
 from nearpeak.errors import (
     INCONCLUSIVE_CODE,
     INCORRECT_CODE,
@@ -47,7 +48,9 @@ class _Place:
 
 def ci(
     cases: str = typer.Argument(metavar="FILE", help="Cases as of 'nearpeak measure': a suite, a table, a workload."),
-    runner: str = typer.Option("torch_cpu", "--runner", help="Runner of the cases ('nearpeak show runners')."),
+    runner: str = typer.Option(
+        "torch_cpu", "--runner", help="Runner of the cases ('nearpeak show runners').", autocompletion=runners
+    ),
     target: str = typer.Option("", "--target", "-t", help="Device of a simulated runner."),
     policy: Path = typer.Option(Path("nearpeak-gate.toml"), "--policy", help="TOML file with the rules."),
     launches: int = typer.Option(5, "--launches", min=1, help="Fresh processes that measure each case."),

@@ -12,6 +12,7 @@ import typer
 
 from nearpeak.cli.run.measure import BUDGET, CACHE, LIMIT, MEMORY, NO_CHECK, THREADS, timing_of
 from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.completion import runners
 from nearpeak.cli.shared.farm_engine import (
     LISTEN,
     Engine,
@@ -126,7 +127,7 @@ def submit(
     kind: str = typer.Argument(metavar="KIND", help="measure, command, predict, simulate, capture, or jobs (a file)."),
     words: list[str] = typer.Argument(None, metavar="…", help="A case, a table or suite; a program; models; a file."),
     store: str | None = STORE,
-    runner: str = typer.Option("torch_cpu", "--runner", help="measure: runner of the cases."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="measure: runner of the cases.", autocompletion=runners),
     against: str = typer.Option("", "--against", help="Runner or program to compare with, in rounds A B B A."),
     rounds: int = typer.Option(5, "--rounds", min=1, max=1000, help="--against: rounds."),
     effect: str = typer.Option("", "--effect", help="--against: smallest change to be seen, e.g. 1%."),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from nearpeak.core.history.stored_run import TIME, Metric, RunRecord, SampleSet
@@ -35,20 +36,36 @@ def measure_of(measure: str) -> tuple[Metric, float]:
 
 def _text(records: Sequence[RunRecord]) -> str:
     """Return the file; failed cases have no value and are left out, figures of an imported file are as they were."""
-    document: dict[str, dict[str, dict[str, float]]] = {}
+    launches: dict[str, dict[str, list[dict[str, float]]]] = {}
     names = _names([sample_set for record in records for sample_set in record.samples])
-    for record in records:
+    seen: dict[tuple[str, str], int] = {}
+    for place, record in enumerate(records):
         for sample_set in record.samples:
-            if not sample_set.values:
-                continue
-            measures = document.setdefault(names[_identity(sample_set)], {})
-            for measure, figures in _figures(sample_set).items():
-                if measure in measures:
-                    raise SpecError(
-                        f"bencher: {sample_set.label}: {measure} stands twice; export one run, of one launch"
-                    )
-                measures[measure] = figures
+            name = names[_identity(sample_set)]
+            for measure, figures in (_figures(sample_set) if sample_set.values else {}).items():
+                if seen.setdefault((name, measure), place) != place:
+                    raise SpecError(f"bencher: {sample_set.label}: {measure} stands in two runs; export one of them")
+                launches.setdefault(name, {}).setdefault(measure, []).append(figures)
+    document = {
+        name: {measure: _joined(figures) for measure, figures in measures.items()}
+        for name, measures in launches.items()
+    }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _joined(launches: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the median of the values of several launches, with an interval that holds those of all.
+
+    >>> _joined([{"value": 3.0}, {"value": 2.0, "lower_value": 1.0, "upper_value": 4.0}, {"value": 9.0}])
+    {'value': 3.0, 'lower_value': 1.0, 'upper_value': 9.0}
+    """
+    if len(launches) == 1:
+        return launches[0]
+    return {
+        "value": median(figures["value"] for figures in launches),
+        "lower_value": min(figures.get("lower_value", figures["value"]) for figures in launches),
+        "upper_value": max(figures.get("upper_value", figures["value"]) for figures in launches),
+    }
 
 
 def _figures(sample_set: SampleSet) -> dict[str, dict[str, float]]:
