@@ -214,7 +214,11 @@ def _errors() -> Iterator[str]:
             bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
             yield f"| `{name}` | {kind.exit_code} | {bases} | {_cell(kind.__doc__ or '')} |"
     yield from ("", "A code means the same in every command; when several apply: 3, then 12, then 10, then 11.", "")
-    yield from ("| exit code | means |", "|---|---|", *(f"| {code} | {text} |" for code, text in errors.EXIT_CODES.items()))
+    yield from (
+        "| exit code | means |",
+        "|---|---|",
+        *(f"| {code} | {text} |" for code, text in errors.EXIT_CODES.items()),
+    )
 
 
 def _api() -> Iterator[str]:
