@@ -45,6 +45,9 @@ UNPROFILED = typer.Option(None, "--unprofiled", help="Of a trace: time of a step
 PERFETTO = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev.")
 CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSON, for other viewers.")
 PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
+RUNNER = typer.Option(
+    "torch_cpu", "--runner", help="Runner that times the operators ('nearpeak show runners').", autocompletion=runners,
+)  # fmt: skip
 
 
 @takes_capture_options(
@@ -82,12 +85,7 @@ def analyze(
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
-    runner: str = typer.Option(
-        "torch_cpu",
-        "--runner",
-        help="Runner that times the operators ('nearpeak show runners').",
-        autocompletion=runners,
-    ),
+    runner: str = RUNNER,
     why: bool = shared.WHY,
     json: bool = shared.JSON,
 ) -> None:
