@@ -52,6 +52,12 @@ CASES = (
      [(64, 8), (64, 8), (16, 8), (8, 8)], 2 * (8**3 + 64 * 8**2)),
     ("rows of a small table by a power", lambda e, i, a: power(e[i.long()[:, 0]], a, 3),
      [(5, 8), (40, 1), (8, 8)], 5 * 8**2),  # from below: each of the orders takes the fewest rows
+    ("picked rows by an identity",
+     lambda e, i, a, b: (torch.ones(40, 40).tril().triu() @ (e[i.long()[:, 0]] @ a)).relu() @ b,
+     [(5, 8), (40, 1), (8, 6), (6, 4)], 5 * (48 + 24)),
+    ("picked rows by a triangle",
+     lambda e, i, a, b: (torch.ones(40, 40).tril() @ (e[i.long()[:, 0]] @ a)).relu() @ b,
+     [(5, 8), (40, 1), (8, 6), (6, 4)], 5 * 48 + 40 * 24),
     ("different factors", lambda x, a, b: x @ a @ b, [(8, 8)] * 3, 2 * 8**3),
     ("written twice, once transposed", lambda x, a: torch.relu(x @ a) + (a.T @ x.T).T.tanh(), [(6, 8), (8, 4)], 192),
     ("written twice, once as a convolution",

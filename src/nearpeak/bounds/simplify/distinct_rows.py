@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from nearpeak.bounds.simplify.affine_views import View, composed
+from nearpeak.bounds.simplify.element_patterns import ElementSet
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.operator_arguments import free_dimensions, moved_axis
 from nearpeak.bounds.simplify.product_sums import Product, contracts
@@ -26,15 +29,23 @@ class _Rows(NamedTuple):
     """How they run through the dimensions of the picks."""
 
 
-def distinct_share(graph: Graph, live: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Return by product how many of how many of its positions are distinct, where rows of a table are fewer."""
+_Factors = list[tuple[int, tuple[int, ...]]]
+"""Node and labels of each factor of a product."""
+
+
+def distinct_share(graph: Graph, live: Sequence[int], filled: Mapping[int, ElementSet]) -> dict[int, tuple[int, int]]:
+    """Return by product how many of how many of its positions are distinct, where rows of a table are fewer.
+
+    Args:
+        filled: elements that may differ from 0, where that is known.
+    """
     if not graph.picked:
         return {}
     rows: dict[int, tuple[_Rows, ...]] = {}
     shares = {}
     for number in live:
         node = graph[number]
-        row = _rows_of(graph, number, rows)
+        row = _rows_of(graph, number, rows, filled)
         if row:
             rows[number] = row
         if contracts(node) and len(node.inputs) > 1 and (share := _share(graph, node, rows)) is not None:
@@ -42,12 +53,14 @@ def distinct_share(graph: Graph, live: Sequence[int]) -> dict[int, tuple[int, in
     return shares
 
 
-def _rows_of(graph: Graph, number: int, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
+def _rows_of(
+    graph: Graph, number: int, rows: Mapping[int, tuple[_Rows, ...]], filled: Mapping[int, ElementSet]
+) -> tuple[_Rows, ...]:
     """Return what is known of a node whose inputs are known."""
     node = graph[number]
     if isinstance(node.options, Product):
-        known = _of_product(node, rows)
-        return (*known, *_picked(graph, node))
+        factors = _followed(graph, node, filled)
+        return (*_of_product(node.options.out, factors, rows), *_picked(graph, node.options.out, factors))
     drawn = isinstance(node.options, OperatorCall) and node.options.serial >= 0
     if drawn or not any(source in rows for source in node.inputs):
         return ()
@@ -68,11 +81,35 @@ def _follows(graph: Graph, number: int, row: _Rows, rows: Mapping[int, tuple[_Ro
     return bool(groups) and all(axis < 0 for place in row.axes for axis, _, _ in groups[place])
 
 
-def _picked(graph: Graph, node: Node) -> tuple[_Rows, ...]:
-    """Return the rows of a product that picks from a table with fewer rows than it has."""
+def _followed(graph: Graph, node: Node, filled: Mapping[int, ElementSet]) -> _Factors:
+    """Return the factors of a product without the diagonal ones, which only scale rows.
+
+    Rows that a diagonal of unlike elements scales differ, yet count as alike: that lowers a bound at most.
+    """
     assert isinstance(node.options, Product)
-    out = node.options.out
-    factors = list(zip(node.inputs, node.options.labels, strict=True))
+    factors: _Factors = list(zip(node.inputs, node.options.labels, strict=True))
+    for factor in factors:
+        number, labels = factor
+        left = [other for other in factors if other != factor]
+        kept = [label for label in labels if label in node.options.out]
+        if len(kept) != 1 or len(labels) != 2 or not _is_diagonal(graph, number, filled.get(number)):
+            continue
+        if not any(set(labels) <= set(other) for _, other in left):
+            named = dict.fromkeys(labels, kept[0])
+            factors = [(n, tuple(named.get(label, label) for label in other)) for n, other in left]
+    return factors
+
+
+def _is_diagonal(graph: Graph, number: int, filled: ElementSet) -> bool:
+    """Say whether all elements of a square matrix other than those of its diagonal are known to be 0."""
+    rows, columns = graph[number].shape
+    if filled is None or rows != columns or filled.array.shape != (rows, rows):
+        return False
+    return bool(np.count_nonzero(filled.array) == np.count_nonzero(filled.array.diagonal()))
+
+
+def _picked(graph: Graph, out: Sequence[int], factors: _Factors) -> tuple[_Rows, ...]:
+    """Return the rows of a product that picks from a table with fewer rows than it has."""
     for place, (number, labels) in enumerate(factors):
         picked = picked_dimensions(graph, number)
         if len(picked) != 1 or labels[picked[0]] in out:
@@ -105,18 +142,16 @@ def _seen(node: Node, row: _Rows) -> _Rows | None:
     return None if view is None else row._replace(axes=tuple(axes), view=view)
 
 
-def _of_product(node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
+def _of_product(out: Sequence[int], factors: _Factors, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
     """Return the rows of a product: those along dimensions that it keeps and that no other factor varies along."""
-    assert isinstance(node.options, Product)
-    factors = list(zip(node.inputs, node.options.labels, strict=True))
     known: dict[_Rows, None] = {}
     for number, labels in factors:
         for row in rows.get(number, ()):
             along = tuple(labels[axis] for axis in row.axes)
             others = [(n, other) for n, other in factors if n != number and set(other) & set(along)]
             alike = all(_along(rows.get(n, ()), other, along, row) for n, other in others)
-            if set(along) <= set(node.options.out) and alike:
-                known[row._replace(axes=tuple(map(node.options.out.index, along)))] = None
+            if set(along) <= set(out) and alike:
+                known[row._replace(axes=tuple(map(out.index, along)))] = None
     return tuple(known)
 
 

@@ -49,7 +49,7 @@ def product_costs(
         known: which elements matter; none where nothing is known of any.
     """
     pairs, triangle_shares = symmetric(graph, live), product_triangle_shares(graph, live, roots)
-    inner, shares = contained(graph, live), distinct_share(graph, live)
+    inner, shares = contained(graph, live), distinct_share(graph, live, known.filled if known else {})
     costs = {}
     for number in live:
         node = graph[number]
