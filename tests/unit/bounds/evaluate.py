@@ -151,7 +151,7 @@ def called(stated, inputs):
 
     found = function(**{name: opened(value) for name, value in stated.arguments if value is not None})
     found = found if isinstance(found, (tuple, list)) else (found,)
-    return found[max(stated.result, 0)]
+    return [one for one in found if one is not None][max(stated.result, 0)]
 
 
 def weights_of(sources, positions, operator, scale, corners):

@@ -134,6 +134,35 @@ def test_convolutions_over_resized_images_are_formed_on_the_smaller_one(options,
         assert close(results(workload, net, [x], rewritten=True), [net(x)])
 
 
+# what is asked for, what is used of it, products of 2 images of 16 positions, elements that are read
+GRADIENTS = (
+    ("all", (True, True, True), (0, 1, 2), 2, 2 * 16 * (3 + 4) + 12),
+    ("image alone", (True, True, True), (0,), 1, 2 * 16 * 4 + 12),
+    ("weight alone", (True, True, False), (1,), 1, 2 * 16 * (3 + 4)),
+    ("bias alone", (True, True, True), (2,), 0, 2 * 16 * 4),
+    ("image asked for alone", (True, False, False), (0,), 1, 2 * 16 * 4 + 12),
+    ("weight and bias asked for alone", (False, True, True), (1, 2), 1, 2 * 16 * (3 + 4)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mask", "used", "times", "read"), [row[1:] for row in GRADIENTS], ids=[r[0] for r in GRADIENTS]
+)
+def test_gradients_of_a_convolution_that_are_not_used_count_nothing(mask, used, times, read):
+    def gradients(g, x, w):
+        conv = torch.ops.aten.convolution_backward
+        made = conv(g, x.relu(), w, [4], (1, 1), (0, 0), (1, 1), False, (0, 0), 1, mask)
+        return tuple(made[place] for place in used)
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in ((2, 4, 4, 4), (2, 3, 4, 4), (4, 3, 1, 1))]
+    workload = captured(Net(gradients), *inputs)
+    work = least_work(workload)[1].simplified
+    assert sum(n for kind, n in work.flop.items() if kind.startswith("matrix.")) // 2 == times * 2 * 16 * 12
+    assert work.read_bytes == 8 * read
+    assert close(results(workload, Net(gradients), inputs, rewritten=True), list(gradients(*inputs)))
+
+
 def test_large_images_are_resized_without_writing_down_their_pairs():
     layer = nn.Conv2d(8, 8, 3, padding=1)
     left = products(lambda layer, x: layer(F.interpolate(x, size=(700, 600))), (1, 8, 300, 400), layer=layer)

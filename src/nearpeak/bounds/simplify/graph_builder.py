@@ -9,6 +9,7 @@ from nearpeak.bounds.simplify.affine_views import View, repeated, stored, view
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.operand_facts import note_facts
 from nearpeak.bounds.simplify.patch_chain import PatchChain
+from nearpeak.bounds.simplify.used_gradients import operands_of
 from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.bounds.value_facts.call_operands import FactSite, packet
 from nearpeak.core.work.dtype import dtype_of
@@ -258,8 +259,11 @@ def _results(
     if len(shapes) == 1 and call.case is not None and (call.case.op, call.case.phase) in _BY_ELEMENT:
         spread = _aligned(graph, inputs, shapes[0], name)
         kind, inputs = ("pointwise", spread) if spread else (kind, inputs)
+    stated = OperatorCall(call.operator, form.arguments, 0, serial)
     return [
-        graph.add(kind, inputs, layout.shape, layout.dtype, OperatorCall(call.operator, form.arguments, place, serial))
+        graph.add(
+            kind, operands_of(graph, stated, inputs, place), layout.shape, layout.dtype, stated._replace(result=place)
+        )
         for place, layout in enumerate(layouts)
     ]
 
