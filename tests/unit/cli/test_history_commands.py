@@ -87,25 +87,26 @@ def test_a_list_of_series_reads_as_written_here(place, capsys, monkeypatch):
         "AMD Instinct MI300X, torch_cuda, main",
         "series  case                           course                    newest   change",
         "─" * 80,
-        "     N  softmax rows=8192 columns=81…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
+        "     N  softmax rows=8192 …            ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
         "",
         "AMD Instinct MI300X, triton, main",
         "series  case                           course                    newest   change",
         "─" * 80,
-        "     N  softmax rows=8192 columns=81…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
+        "     N  softmax rows=8192 …            ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
     ]
 
 
 def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, monkeypatch):
     on_terminal(monkeypatch)
     text, _ = run(capsys, "regressions", "--store", place)
-    assert without_numbers(text)[:6] == [
+    assert without_numbers(text)[:7] == [
         "▲ a4ea042754 only on AMD Instinct MI300X: One pass over rows in softmax",
         "  2 series worse since 103bf89e8b, 17 commits ago",
         "  device: only on AMD Instinct MI300X",
         "  commit: One pass over rows in softmax",
-        "   N  softmax rows=819…  torch_cuda  AMD Instinct MI30…  ▁▁▁▁▁▁▁▁▁▁▁▁██  +12.2 %",
-        "   N  softmax rows=819…  triton      AMD Instinct MI30…  ▁▁▁▁▁▁▁▁▁▁▁▁██  +11.9 %",
+        "  softmax rows=8192 columns=8192 bf16, AMD Instinct MI300X:",
+        "   N  torch_cuda  ▁▁▁▁▁▁▁▁▄█  +12.2 %",
+        "   N  triton      ▁▁▁▁▁▁▁▁▄█  +11.9 %",
     ]
 
 

@@ -121,7 +121,7 @@ def test_a_saved_workload_is_shown_within_eighty_columns(tmp_path, capsys, monke
     path.write_text(save_text(Workload(name="some", step="forward", calls=(call,))))
     words = ("predict", str(path), "-t", "h100_sxm", "-t", "gtx_1080_ti")
     lines = on_a_terminal(capsys, monkeypatch, *words)
-    assert lines[1].startswith("h100_sxm: ")
+    assert lines[1].startswith("h100_sxm is the fastest, ")
     assert any("expected, kernel after kernel" in line for line in on_a_terminal(capsys, monkeypatch, *words, "--why"))
     assert max(map(len, lines)) <= 80
 
