@@ -106,7 +106,7 @@ def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, mo
         "  commit: One pass over rows in softmax",
         "  softmax rows=8192 columns=8192 bf16, AMD Instinct MI300X:",
         "   N  torch_cuda  ▁▁▁▁▁▁▁▁▄█  +12.2 %",
-        "   N  triton      ▁▁▁▁▁▁▁▁▄█  +11.9 %",
+        "   N  triton      ▁▁▁▁▁▁▁▁▅█  +11.9 %",
     ]
 
 
