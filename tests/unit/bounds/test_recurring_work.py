@@ -104,6 +104,34 @@ def test_parts_of_a_recurrent_layer_that_are_not_used_count_nothing(layer, funct
     assert wanted - 3 * 16 * 8 * 2 <= found <= wanted
 
 
+# layers, directions, results used (input, then weights), what has a gradient, what a program forms without the rest
+STEPS_BACK = (
+    ("all", 1, 1, range(5), lambda y: y, 3 * 7 * 2 * (24 * 64) - 3 * 2 * (16 + 8) * 64 + 3 * 2 * 8 * 48),
+    ("first steps", 1, 1, range(5), lambda y: y[:2], 3 * (2 * 2 * 24 * 64 - 2 * (16 * 64 + 8 * 16))),
+    ("one row", 1, 1, range(5), lambda y: y[:, 1], 7 * 2 * 24 * 64 - 2 * (16 * 64 + 8 * 16)),
+    ("input alone", 1, 1, (0,), lambda y: y, 3 * (7 * 24 - 16) * 64),
+    ("weights of inputs alone", 1, 1, (1,), lambda y: y, 3 * (7 * 24 - 16) * 64),
+    ("one direction", 1, 2, range(1, 5), lambda y: y[..., :16], 3 * (7 * (24 + 16) - 2 * 16) * 64),
+    ("upper layer alone", 2, 1, range(5, 9), lambda y: y, 3 * (7 * (32 + 16) - 2 * 16) * 64),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layers", "ways", "used", "part", "most"), [row[1:] for row in STEPS_BACK], ids=[row[0] for row in STEPS_BACK]
+)
+def test_gradients_of_a_recurrent_layer_that_are_not_used_count_nothing(layers, ways, used, part, most):
+    layer = nn.LSTM(8, 16, layers, bidirectional=ways == 2)
+
+    def gradients(layer, x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            given = [x, *layer.parameters()]
+            return torch.autograd.grad(part(layer(x)[0]).tanh().sum(), [given[place] for place in used])
+
+    forward = products(lambda layer, x: part(layer(x)[0]).tanh(), (7, 3, 8), layer=layer)
+    assert 0 < products(gradients, (7, 3, 8), layer=layer) <= forward + most
+
+
 def test_a_report_says_that_steps_are_not_used():
     step = least_work(captured(Net(lambda layer, x: layer(x)[0][:2], LSTM), torch.empty(7, 3, 8)))[1]
     assert "unused_steps" in {line.name for line in step.rewrites}

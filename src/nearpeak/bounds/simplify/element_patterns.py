@@ -220,6 +220,16 @@ class Patterns:
 
         return self.once(("diagonal", rank, extent, offset), build)
 
+    def span(self, shape: tuple[int, ...], axis: int, positions: slice) -> ElementSet:
+        """Return the elements at some positions along a dimension."""
+
+        def build() -> Any:
+            elements = np.zeros(shape[axis], dtype=bool)
+            elements[positions] = True
+            return elements.reshape([n if place == axis % len(shape) else 1 for place, n in enumerate(shape)])
+
+        return self.once(("span", len(shape), shape[axis], axis, str(positions)), build)
+
     def first(self, shape: tuple[int, ...], axes: Sequence[int]) -> ElementSet:
         """Return the elements at the first position along some dimensions; none where these are too many to write."""
         if prod(shape[axis] for axis in axes) > _MOST_WRITTEN:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
+from nearpeak.bounds.simplify import used_gradients
 from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
@@ -11,6 +12,7 @@ from nearpeak.bounds.simplify.operator_arguments import free_dimensions
 from nearpeak.bounds.simplify.picked_rows import ONE_HOT_ROWS
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.recurrent_parts import is_steps, needed_operand
+from nearpeak.bounds.simplify.used_gradients import is_recurrent
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 from nearpeak.bounds.value_facts.call_operands import packet
 
@@ -30,6 +32,7 @@ _ELEMENT_WISE = frozenset(("native_dropout", "native_dropout_backward"))
 _CHOICES = ("masked_fill", "where")
 _CUTS = ("tril", "triu")
 _DIAGONALS = ("trace", "diagonal_copy")
+_PARTS = ("slice_backward", "select_backward")
 _TELLING = (*_CUTS, *_DIAGONALS, "diag_embed")
 
 
@@ -157,6 +160,8 @@ class _Reader:
             elements = patterns.both(filled[0], self._cut(node))
         elif name == "diag_embed" and (stated.value("dim1"), stated.value("dim2")) == (-2, -1):
             elements = patterns.diagonal(len(node.shape), node.shape[-1], stated.value("offset") or 0)
+        elif name in _PARTS:
+            elements = self._of_part(node, stated)
         elif name == "_softmax_backward_data":
             elements = filled[self._place(stated, "output")]
         elif node.kind == "pointwise" and name in _CHOICES:
@@ -164,6 +169,13 @@ class _Reader:
         elif name in _KEEP_ZEROS and self._graph[node.inputs[0]].shape == node.shape:
             elements = filled[0]
         return elements
+
+    def _of_part(self, node: Node, stated: OperatorCall) -> ElementSet:
+        """Return which elements may differ from 0 of the gradient of a part: those of the part."""
+        index = stated.value("index")
+        part = slice(stated.value("start"), stated.value("end"), stated.value("step"))
+        part = part if index is None else slice(index, index + 1 or None)
+        return self._patterns.span(node.shape, stated.value("dim"), part)
 
     def _of_choice(self, node: Node, stated: OperatorCall, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements may differ from 0 of what a condition picks."""
@@ -230,6 +242,8 @@ class _Reader:
             elements = self.filled.get(node.inputs[self._place(stated, "output")])
         elif name in _CUTS:
             elements = patterns.both(needed, self._cut(node))
+        elif is_recurrent(node):
+            elements = used_gradients.needed_operand(self._graph, node, place, self.filled, patterns)
         elif name in _DIAGONALS:
             shape = self._graph[node.inputs[0]].shape
             square = len(shape) == 2 and shape[0] == shape[1]

@@ -19,7 +19,7 @@ from nearpeak.bounds.simplify.resampled_products import resampled_products
 from nearpeak.bounds.simplify.rewrite_search import Saving
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
 from nearpeak.bounds.simplify.triangular_zeros import product_triangle_shares
-from nearpeak.bounds.simplify.used_gradients import gradient_shares
+from nearpeak.bounds.simplify.used_gradients import UsedPart, used_parts
 from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall
 from nearpeak.bounds.value_facts.call_operands import packet
 from nearpeak.core.work.work import Work
@@ -109,17 +109,17 @@ def by_call(
             before, cost = costs.get(call) or NOTHING, formed[number]
             costs[call] = ProductCost(before.products + cost.products, before.sums + cost.sums, cost.name)
     solved, spared_pairs = _solved(graph, live, formed), _zero_pairs(graph, live, known)
-    used = gradient_shares(graph, live)
+    used = used_parts(graph, live, {} if known is None else known.filled)
     for call in whole:
         if call in solved:
             costs[call] = ProductCost(solved[call], 0, "product_order")
             continue
         if (call in graph.gradients or call in used) and call in works:
-            most, (count, of) = products_of(works[call]), used.get(call, (1, 1))
+            most, part = products_of(works[call]), used.get(call, UsedPart(0, 1, 1))
             if call in graph.gradients:
                 most = min(most, _gradient_products(graph, *graph.gradients[call]))
             name = "masked_product" if call in used else "repeated_operand"
-            costs[call] = ProductCost(most * count // of, 0, name)
+            costs[call] = ProductCost(max(0, most - part.spared) * part.used // part.of, 0, name)
             continue
         if call in spared_pairs and call in works:
             costs[call] = ProductCost(max(0, products_of(works[call]) - spared_pairs[call]), 0, "masked_product")

@@ -124,7 +124,7 @@ def _used(graph: Graph, node: Node, needed: ElementSet) -> _Used:
     by_row = np.broadcast_to(needed.array.any(axis=(0, 2)), rows)
     order = by_step[::-1] if stated.value("backward") else by_step
     count = int(np.flatnonzero(order)[-1]) + 1 if order.any() else 0
-    last = steps - count if stated.value("backward") else count - 1
+    last = min(steps - count, steps - 1) if stated.value("backward") else count - 1
     plane = needed.array[last if needed.array.shape[0] > 1 else 0].any(axis=0)
     units = np.broadcast_to(plane, wide)
     outputs = units[:width] if width == hidden else np.full(hidden, units[:width].any())
