@@ -7,9 +7,10 @@ UNAVAILABLE_CODE, SLOWER_CODE, INCONCLUSIVE_CODE, INCORRECT_CODE = 3, 10, 11, 12
 """Exit codes of the command line that outweigh others: when several apply, 3, then 12, then 10, then 11."""
 EXIT_CODES = {
     0: "fine, or a list with whatever is in it",
-    1: "a case or model that cannot be captured or is not modelled, a refused row or job, a damaged store",
+    1: "a case or model that cannot be captured or is not modelled, a failed side of compare, a refused row or job, a "
+    "damaged store",
     2: "wrong use, name, file or store",
-    UNAVAILABLE_CODE: "a package or device is missing, or a run has no result (crash, timeout, out of memory)",
+    UNAVAILABLE_CODE: "a package or device is missing, or a measured case has no result (crash, timeout)",
     SLOWER_CODE: "slower, or a limit (--within), rule or deadline is not kept",
     INCONCLUSIVE_CODE: "inconclusive: it cannot be told, nothing to compare with, no winner",
     INCORRECT_CODE: "numerically wrong",

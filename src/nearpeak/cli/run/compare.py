@@ -55,10 +55,9 @@ def compare(
     """Judge whether B is faster than A, slower, or the same within the tolerance.
 
     Both run as processes that take turns on the device, five to forty pairs of them, forked from servers that start
-    once. Exit code 10 when B is slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 3
-    when one of the two crashed or did not end, 1 when it does not take the case, 0 otherwise. After the second pair it
-    is known how many pairs the budget is enough for, and so what change it can show; stderr states both. With fewer
-    than five pairs there is no verdict.
+    once. Exit code 10 when B is slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 1
+    when one of the two cannot run the case, 0 otherwise. After the second pair it is known how many pairs the budget is
+    enough for, and so what change it can show; stderr states both. With fewer than five pairs there is no verdict.
     """
     from nearpeak.api import measured_analysis
     from nearpeak.measurement.timing.interleaved_rounds import Arm
@@ -104,9 +103,7 @@ def _exit_code(comparisons: "list[PairedComparison]") -> int:
         return INCORRECT_CODE
     if "regression" in verdicts:
         return SLOWER_CODE
-    if outcomes & {*FAILURES}:
-        return UNAVAILABLE_CODE
-    if "unsupported" in outcomes:
+    if outcomes & {*FAILURES, "unsupported"} - {"timeout"}:
         return 1
     return INCONCLUSIVE_CODE if "inconclusive" in verdicts or outcomes - {"compared"} else 0
 
