@@ -38,7 +38,7 @@ def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tupl
             word = _word(term)
             if word is not None:
                 words.append(_Chain(tuple(sorted(members)), *word))
-    return _counted(sorted(words, key=_alone))
+    return _counted(sorted(words, key=lambda chain: (len(chain.factors), _alone(chain))))
 
 
 class _Chain(NamedTuple):
