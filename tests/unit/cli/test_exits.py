@@ -106,3 +106,9 @@ def test_a_rate_is_decided_by_what_is_expected_as_a_time_is(rate_per_s, code, ca
 )
 def test_a_measured_case_without_a_result_has_its_exit_code(outcome, code):
     assert measure.exit_code([SimpleNamespace(outcome=Outcome(outcome), has_times=False)]) == code
+
+
+@pytest.mark.parametrize("outcome", ["crash", "timeout", "oom", "failed", "infra"])
+def test_a_missing_result_outweighs_a_wrong_one(outcome):
+    found = [SimpleNamespace(outcome=Outcome(name), has_times=False) for name in ("incorrect", outcome)]
+    assert measure.exit_code(found) == 3

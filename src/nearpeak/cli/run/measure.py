@@ -226,15 +226,14 @@ def rate_of(text: str, option: str) -> float:
 
 def exit_code(measurements: "list[Measurement]") -> int:
     """Return the documented exit code of some measurements."""
-    from nearpeak.core.runs.measurement import Outcome
+    from nearpeak.core.runs.measurement import FAILURES, Outcome
 
     outcomes = {measurement.outcome for measurement in measurements}
-    if Outcome.INCORRECT in outcomes and Outcome.INFRA not in outcomes:
-        return INCORRECT_CODE
+    if outcomes & {Outcome.INFRA, *FAILURES}:
+        return UNAVAILABLE_CODE
     if any(measurement.outcome is Outcome.SUSPECT_FAST and not measurement.has_times for measurement in measurements):
         return UNAVAILABLE_CODE
-    failed = {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED}
-    return UNAVAILABLE_CODE if outcomes & failed else 0
+    return INCORRECT_CODE if Outcome.INCORRECT in outcomes else 0
 
 
 def _check_files(out: Path | None, export: list[Path]) -> None:

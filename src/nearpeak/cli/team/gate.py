@@ -48,8 +48,9 @@ def gate(
 ) -> None:
     """Judge a revision by the rules of a policy, from the store alone.
 
-    Exit code 0 when all rules pass, 10 when one fails, 11 when one cannot tell and the policy does not let that pass,
-    12 when a result was wrong, 3 when the device was lost; when several apply: 3, then 12, then 10, then 11.
+    Exit code 0 when all rules pass, 10 when one fails, as each does of a case that crashed, timed out or ran out of
+    memory, 11 when one cannot tell and the policy does not let that pass, 12 when a result was wrong, 3 when the device
+    was lost; when several apply: 3, then 12, then 10, then 11.
     """
     from nearpeak.gate.evaluation import gated, record_gate_result
     from nearpeak.gate.policy_file import read_policy
