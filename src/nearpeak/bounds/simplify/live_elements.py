@@ -258,7 +258,8 @@ class _Reader:
     def _of_rows(self, node: Node, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operand are needed by an operator that takes rows of it apart."""
         moves = {axis: by[place] for axis, by in free_dimensions(self._graph, node).items() if place in by}
-        moves = {axis: axis for axis in range(3)} if is_attention(node) and place == 0 else moves
+        if is_attention(node) and place in (0, 2):  # of its queries a row, of its values a column
+            moves = {axis: axis for axis in range(3)} if place == 0 else {**moves, 3: 3}
         return self._patterns.apart(needed, moves, len(self._graph[node.inputs[place]].shape)) if moves else None
 
     def _maybe(self, node: Node, argument: str, says: str) -> ElementSet:

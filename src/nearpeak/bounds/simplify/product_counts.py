@@ -170,7 +170,7 @@ def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]
 
 
 def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | None) -> dict[int, int]:
-    """Return by call of an attention the products that rows of zeros, or queries that nothing needs, spare at most."""
+    """Return by call of an attention the products that rows of zeros, or what nothing needs, spare at most."""
     spared_products: dict[int, int] = {}
     for number in live if known is not None else ():
         node = graph[number]
@@ -180,13 +180,16 @@ def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | Non
         query, key, value = (graph[source].shape for source in node.inputs[:3])
         zero = [_zero_rows(known.filled.get(source), shape[:-1]) for source, shape in zip(
             node.inputs[:3], (query, key, value), strict=True)]  # fmt: skip
-        if (needed := known.needed.get(number)) is not None:
-            zero[0] = zero[0] | ~needed.array.any(axis=-1)
-        met = np.full(query[2], key[2])
+        met, most = np.full(query[2], key[2]), 0
         if node.options.value("is_causal") and query[2] == key[2]:
             met = np.arange(1, key[2] + 1)
+        if (needed := known.needed.get(number)) is not None:
+            rows = needed.array.any(axis=-1, keepdims=True)
+            zero[0] = zero[0] | ~rows[..., 0]
+            columns = rows & ~needed.array
+            most = int((columns * met[:, None]).sum()) * (prod(query[:2]) // prod(columns.shape[:2]))
         shared = query[1] // max(key[1], 1)
-        most = int((zero[0] * met).sum()) * (key[3] + value[3])
+        most += int((zero[0] * met).sum()) * (key[3] + value[3])
         most += query[2] * shared * (int(zero[1].sum()) * key[3] + int(zero[2].sum()) * value[3])
         if most:
             spared_products[graph.owner[number]] = most
