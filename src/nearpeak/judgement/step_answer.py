@@ -51,6 +51,12 @@ def expected_of(analysis: Analysis, target: TargetAnalysis) -> Expected | None:
     return Expected(step.time_s, step.low_s, step.high_s, gap, step.call_count)
 
 
+def unpredicted_of(target: TargetAnalysis) -> Mapping[str, int]:
+    """Return the calls that the expected time of a target leaves out, by the reason without the target's name."""
+    unpredicted = {} if target.prediction is None else target.prediction.unpredicted
+    return {reason.replace(target.target, ""): count for reason, count in unpredicted.items()}
+
+
 def execution_of(analysis: Analysis, target: TargetAnalysis) -> ExecutionTime | None:
     """Return the time in the execution mode of the analysis; none where modes make no difference."""
     return next((execution for execution in target.executions if execution.mode == analysis.execution), None)
@@ -110,21 +116,27 @@ def every_proposal(analysis: Analysis, target: TargetAnalysis) -> tuple[Opportun
 
 
 def keeps_limit(analysis: Analysis, change: Opportunity, limit: TimeLimit) -> bool:
-    """Return whether a changed step is expected to keep a limit: a time as of the step now, a rate of all its items."""
-    allowed_s = limit.step_s(items_of(analysis))
-    return change.step_s <= (allowed_s * change.item_ratio if limit.is_rate else allowed_s)
+    """Return whether a changed step is expected to keep a limit: a step's time as now, an item's times all its items.
+
+    A token of each sequence takes as long as the step, however many sequences there are; their rate is of all.
+    """
+    items = items_of(analysis)
+    is_of_step = limit.noun == "step" or (items.is_one_each and not limit.is_rate)
+    return change.step_s <= limit.step_s(items) * (1.0 if is_of_step else change.item_ratio)
 
 
 def fastest_first(analysis: Analysis) -> Analysis:
     """Return the analysis with its targets by expected time; those last that hold no step or have no expected time.
 
-    Where the host sets the time of several, the time of their kernels decides.
+    Times that leave out calls are too short, and follow whole ones. Where the host sets the time of several, the time
+    of their kernels decides.
     """
 
-    def order(target: TargetAnalysis) -> tuple[bool, float, float]:
+    def order(target: TargetAnalysis) -> tuple[bool, bool, bool, float, float]:
         expected, execution = expected_of(analysis, target), execution_of(analysis, target)
+        kernels_s = target.bound_s if execution is None else execution.device_s
         time_s = inf if expected is None else expected.time_s
-        return target.fit.fits is False, time_s, target.bound_s if execution is None else execution.device_s
+        return target.fit.fits is False, expected is None, bool(unpredicted_of(target)), time_s, kernels_s
 
     return dataclasses.replace(analysis, targets=tuple(sorted(analysis.targets, key=order)))
 

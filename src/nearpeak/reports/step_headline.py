@@ -13,6 +13,7 @@ from nearpeak.judgement.step_answer import (
     keeps_limit,
     largest_cause,
     proposals_of,
+    unpredicted_of,
 )
 from nearpeak.reports import brief_text as text
 from nearpeak.reports import figure_text as words
@@ -21,6 +22,8 @@ _NEAR_RATIO = 1.1
 """Times up to this multiple of the limit have no gap worth a sentence."""
 _SAME_RATIO = 1.01
 """Ratio of times below which two targets are equally fast."""
+_MOST_NAMED = 2
+"""Equally fast targets that are named; of more their number is."""
 _BRIEF_CAUSES: Mapping[str, str] = {
     HOST: "the host, which submits {count} kernels one by one",
     "launch": "starting {count} kernels",
@@ -51,20 +54,33 @@ def headline(analysis: Analysis, target: TargetAnalysis) -> str:
 def winner(analysis: Analysis) -> str:
     """Return which target is the fastest and by how much, before its headline; empty for one.
 
+    None is where no target holds the step, or where times leave out different calls.
+
     Args:
         analysis: with its targets from the fastest on.
     """
     if len(analysis.targets) < 2:
         return ""
-    first, second = analysis.targets[:2]
-    name, other = (words.shortened(target.target, 54) for target in (first, second))
-    times = [expected_of(analysis, target) for target in (first, second)]
-    if times[0] is None or times[1] is None or second.fit.fits is False is not first.fit.fits:
+    first, name = analysis.targets[0], words.shortened(analysis.targets[0].target, 54)
+    best = expected_of(analysis, first)
+    if first.fit.fits is False:
+        return f"No target's memory holds it; {name}, if it did: "
+    others = {target.target: target for target in analysis.targets if target.target != first.target}
+    rivals = [
+        (target, expected) for target in others.values()
+        if target.fit.fits is not False and (expected := expected_of(analysis, target)) is not None
+    ]  # fmt: skip
+    if best is None or not rivals:
         return f"{name}: "
-    ratio = times[1].time_s / times[0].time_s if times[0].time_s else 1.0
-    if ratio < _SAME_RATIO:
-        return f"{name}, as fast as {other}: "
-    return f"{name} is the fastest, {words.times(ratio)} as fast as {other}: "
+    apart = [unpredicted_of(target) != unpredicted_of(first) for target, _ in rivals]
+    if apart[0] or any(known and time.time_s < best.time_s for known, (_, time) in zip(apart, rivals, strict=True)):
+        return f"{name}: "
+    alike = [target for target, time in rivals if time.time_s < _SAME_RATIO * best.time_s or not best.time_s]
+    if not alike:
+        other = words.shortened(rivals[0][0].target, 54)
+        return f"{name} is the fastest, {words.times(rivals[0][1].time_s / best.time_s)} as fast as {other}: "
+    named = " and ".join(words.shortened(target.target, 54) for target in alike)
+    return f"{name}, as fast as {named if len(alike) <= _MOST_NAMED else f'{len(alike)} others'}: "
 
 
 def _each(items: Items) -> str:

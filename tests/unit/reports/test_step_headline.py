@@ -263,6 +263,51 @@ def test_of_several_targets_the_fastest_is_named_with_its_lead_and_rows_are_sort
     assert winner(nearpeak.analyze(workload, "l4")) == ""
 
 
+def test_a_time_that_leaves_calls_out_is_no_winner():
+    analysis = nearpeak.analyze(chain(LONG, batch=64), ["l4", "h100_sxm"], execution="graph")
+    l4, h100 = analysis.targets
+
+    def without(target, **unpredicted):
+        named = {f"{target.target}: {name}": count for name, count in unpredicted.items()}
+        return dataclasses.replace(target, prediction=dataclasses.replace(target.prediction, unpredicted=named))
+
+    def found(*targets):
+        ranked = fastest_first(dataclasses.replace(analysis, targets=targets))
+        return ranked.targets[0].target, winner(ranked)
+
+    assert found(l4, without(h100, sort=1)) == ("l4", "l4: ")
+    assert found(without(l4, sort=1), h100)[1] == "h100_sxm: "
+    assert found(without(l4, sort=1), without(h100, sort=1))[1].startswith("h100_sxm is the fastest, ")
+    a10 = dataclasses.replace(l4, target="a10")
+    assert found(l4, a10)[1] == "l4, as fast as a10: "
+    assert found(l4, a10, without(h100, sort=1))[1] == "l4: ", "the H100 may be faster"
+
+
+def test_targets_that_are_as_fast_are_all_named_or_counted_and_doubled_ones_once():
+    analysis = nearpeak.analyze(chain(["relu"]), "l4")
+
+    def found(*names):
+        targets = [dataclasses.replace(analysis.targets[0], target=name) for name in names]
+        return winner(dataclasses.replace(analysis, targets=tuple(targets)))
+
+    assert found("l4", "l4") == "l4: "
+    assert found("l4", "l4", "a10", "l40s") == "l4, as fast as a10 and l40s: "
+    assert found("l4", "a10", "l40s", "t4") == "l4, as fast as 3 others: "
+
+
+def test_where_no_target_holds_the_step_none_is_the_fastest():
+    analysis = nearpeak.analyze(llama(step="decode", batch=512, kv=8192), ["l4", "a10"])
+    assert winner(fastest_first(analysis)) == "No target's memory holds it; a10, if it did: "
+
+
+@pytest.mark.parametrize(("limit", "kept"), [("2ms/image", True), ("2 ms", False), ("500images/s", True)])
+def test_a_time_per_image_may_be_taken_by_each_image_of_a_larger_batch(limit, kept):
+    analysis = nearpeak.analyze(chain(["gemm"], batch=2), "h100_sxm")
+    change = Opportunity(kind="batch", title="", where="", gain_s=0.0, evidence="", before_s=2e-3, after_s=0.9e-3,
+                         item_ratio=4)  # fmt: skip
+    assert keeps_limit(analysis, change, time_limit(limit)) == kept
+
+
 def test_six_targets_a_limit_and_a_batch_that_breaks_it_fit_into_25_lines():
     names = ["l4", "a10", "l40s", "h100_sxm", "mi300x", "h200_sxm"]
     analysis = nearpeak.analyze(llama(step="decode", batch=16, kv=4096), names)
