@@ -17,7 +17,7 @@ from nearpeak.core.answers.analysis_comparison import (
     TargetComparison,
 )
 from nearpeak.core.answers.execution_time import MODES
-from nearpeak.judgement.step_answer import expected_of
+from nearpeak.judgement.step_answer import expected_of, unpredicted_of
 
 SAME_RATIO = 1e-9
 """Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
@@ -147,10 +147,18 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
     return TargetComparison(
         target=name,
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,
-        reason=reason,
+        reason=reason or _other_calls(left, right),
         changes=changes,
         cases=() if target_reason else _case_comparisons(baseline, candidate, left, right),
     )
+
+
+def _other_calls(left: TargetAnalysis, right: TargetAnalysis) -> str:
+    """Return that expected times are of other calls and bounds decide; empty where they are of the same."""
+    if left.prediction is None or right.prediction is None or unpredicted_of(left) == unpredicted_of(right):
+        return ""
+    counts = [sum(unpredicted_of(side).values()) for side in (left, right)]
+    return f"expected times leave out other calls ({counts[0]} against {counts[1]}), so bounds are compared"
 
 
 def _expected_changes(
@@ -158,8 +166,7 @@ def _expected_changes(
 ) -> tuple[Change, ...]:
     """Return the changes of expected times, first that of the headlines; none where they leave out other calls."""
     old, new = expected_of(baseline, left), expected_of(candidate, right)
-    missing = [side.prediction.unpredicted if side.prediction is not None else None for side in (left, right)]
-    if missing[0] != missing[1]:
+    if _other_calls(left, right):
         return ()
     modes = [{execution.mode: execution.time_s for execution in side.executions} for side in (left, right)]
     named = [baseline.execution, candidate.execution]

@@ -47,6 +47,7 @@ def _target(target: TargetComparison) -> Iterator[Block]:
     verdict = Span(f"{target.verdict}{_grounds(target)}", _STYLES[target.verdict])
     yield Heading((Span(target.target, "code"), "  ", verdict))
     if target.changes:
+        yield from [Text(target.reason, "warn")] if target.reason else []
         yield _changes("least and expected time", target.changes)
     moved = [case for case in target.cases if case.verdict != SAME]
     rows = [
@@ -66,7 +67,7 @@ def _target(target: TargetComparison) -> Iterator[Block]:
 
 def _grounds(target: TargetComparison) -> str:
     """Return after a verdict what it is of, and the bound where that says otherwise; why there is none."""
-    if target.reason or not target.changes:
+    if not target.changes:
         return f": {target.reason}" if target.reason else ""
     first = target.changes[0]
     bound = next((change for change in target.changes if change.quantity == "bound_s"), first)

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from tests.unit.prediction.test_execution_modes import chain
 from tests.unit.reports import factory
 
 import nearpeak
@@ -162,3 +163,19 @@ def test_without_an_expected_time_in_both_the_bound_decides():
 
     target = compare(without(BASELINE), LESS_WORK).targets[0]
     assert (target.verdict, target.changes[0].quantity) == (BETTER, "bound_s")
+
+
+def test_expected_times_of_other_calls_leave_the_verdict_to_the_bound_and_say_so():
+    analysis = nearpeak.analyze(chain(["gemm", "relu"]), "h100_sxm")
+
+    def without(**unpredicted):
+        first = analysis.targets[0]
+        fewer = dataclasses.replace(first.prediction, unpredicted=unpredicted)
+        return dataclasses.replace(analysis, targets=(dataclasses.replace(first, prediction=fewer),))
+
+    comparison = compare(without(sort=3), without())
+    target = comparison.targets[0]
+    assert (target.verdict, target.changes[0].quantity) == (SAME, "bound_s")
+    assert target.reason == "expected times leave out other calls (3 against 0), so bounds are compared"
+    assert target.reason in to_terminal(document_of(comparison), width=120)
+    assert compare(without(sort=3), without(sort=3)).targets[0].reason == ""

@@ -49,9 +49,9 @@ class TargetComparison:
     target: str
     """Target name."""
     verdict: str
-    """That of the expected time of the whole step where both have one, else that of its bound."""
+    """That of the expected time of the whole step where both have one of the same calls, else that of its bound."""
     reason: str
-    """Reason for which it is not comparable; empty when it is."""
+    """Reason for which it is not comparable, or by its bounds only; else empty."""
     changes: tuple[Change, ...]
     """Times of the whole step, first the one that the verdict is of."""
     cases: tuple[CaseComparison, ...]
