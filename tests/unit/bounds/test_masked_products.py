@@ -130,6 +130,9 @@ KNOWN = (
     ("two blocks", lambda a, b: torch.block_diag(a, b) @ torch.cat([a, b]), (A, B), 2 * S**3),
     ("own keys under a window", lambda a: (a @ a.T + torch.full((S, S), -1e9).triu(1)).softmax(-1) @ a, (A,),
      2 * CAUSAL * S),
+    ("keys of the first causal queries",
+     lambda a, b: F.scaled_dot_product_attention(a, a @ b, b, is_causal=True)[:, :, :2],
+     (A[None, None], B[None, None]), 3 * 2 * S + 2 * S * S),
     ("own keys, each its own", lambda a: (a @ a.T).masked_fill(~torch.eye(S).bool(), -1e9).softmax(-1) @ a, (A,),
      2 * S * S),
 )  # fmt: skip

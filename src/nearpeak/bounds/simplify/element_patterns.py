@@ -204,6 +204,15 @@ class Patterns:
 
         return self.once(("apart", bits, *moves.items(), rank), build)
 
+    def until(self, bits: ElementSet, axis: int) -> ElementSet:
+        """Return the positions along a dimension up to the last one that is in the set."""
+        if bits is None:
+            return None
+        return self.once(
+            ("until", bits, axis),
+            lambda: np.flip(np.logical_or.accumulate(np.flip(bits.array, axis), axis), axis).copy(),
+        )
+
     def turned(self, bits: ElementSet, first: int, second: int) -> ElementSet:
         """Return the set with two dimensions exchanged."""
         if bits is None:

@@ -93,6 +93,13 @@ def is_attention(node: Node) -> bool:
     return isinstance(options, OperatorCall) and packet(options.name) == "attention" and bool(options.arguments)
 
 
+def is_causal(graph: Graph, node: Node) -> bool:
+    """Say whether a node is an attention of which each query sees the keys up to its own position."""
+    if not is_attention(node) or not node.options.value("is_causal"):
+        return False
+    return graph[node.inputs[0]].shape[2] == graph[node.inputs[1]].shape[2]
+
+
 def _kinds(graph: Graph, number: int) -> tuple[str, ...]:
     """Return the kinds of a node and, of a view, of what it shows."""
     node = graph[number]
@@ -260,6 +267,8 @@ class _Reader:
         moves = {axis: by[place] for axis, by in free_dimensions(self._graph, node).items() if place in by}
         if is_attention(node) and place in (0, 2):  # of its queries a row, of its values a column
             moves = {axis: axis for axis in range(3)} if place == 0 else {**moves, 3: 3}
+        if is_causal(self._graph, node) and place in (1, 2):
+            moves, needed = {**moves, 2: 2}, self._patterns.until(needed, 2)
         return self._patterns.apart(needed, moves, len(self._graph[node.inputs[place]].shape)) if moves else None
 
     def _maybe(self, node: Node, argument: str, says: str) -> ElementSet:

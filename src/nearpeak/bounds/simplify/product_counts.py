@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.bounds.simplify.contained_products import contained
 from nearpeak.bounds.simplify.distinct_rows import distinct_share
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
-from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention, is_causal
 from nearpeak.bounds.simplify.live_products import live_products
 from nearpeak.bounds.simplify.operand_facts import is_weights
 from nearpeak.bounds.simplify.product_orders import cost
@@ -181,7 +181,7 @@ def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | Non
         zero = [_zero_rows(known.filled.get(source), shape[:-1]) for source, shape in zip(
             node.inputs[:3], (query, key, value), strict=True)]  # fmt: skip
         met, most = np.full(query[2], key[2]), 0
-        if node.options.value("is_causal") and query[2] == key[2]:
+        if is_causal(graph, node):
             met = np.arange(1, key[2] + 1)
         if (needed := known.needed.get(number)) is not None:
             rows = needed.array.any(axis=-1, keepdims=True)
