@@ -216,4 +216,4 @@ def test_a_source_that_is_read_seldom_is_due_as_long_after_it_was_asked(monkeypa
     first, wanted, *later = Slow.times_s
     assert wanted - first < 0.5
     assert later
-    assert later[0] - wanted > 0.009
+    assert later[0] - wanted > 0.007  # one after the time of its rate, and not after that of HANDED_S
