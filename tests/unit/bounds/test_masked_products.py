@@ -133,6 +133,9 @@ KNOWN = (
     ("keys of the first causal queries",
      lambda a, b: F.scaled_dot_product_attention(a, a @ b, b, is_causal=True)[:, :, :2],
      (A[None, None], B[None, None]), 3 * 2 * S + 2 * S * S),
+    ("first rows of running sums and maxima", lambda a, b: (a @ b).cumsum(0).cummax(0).values[:2], (A, B), 2 * S * S),
+    ("first columns of a running product", lambda a, b: (a @ b).cumprod(1).logcumsumexp(1)[1:, :3], (A, B),
+     3 * S * (S - 1)),
     ("own keys, each its own", lambda a: (a @ a.T).masked_fill(~torch.eye(S).bool(), -1e9).softmax(-1) @ a, (A,),
      2 * S * S),
 )  # fmt: skip

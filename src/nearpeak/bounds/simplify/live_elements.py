@@ -8,7 +8,7 @@ from nearpeak.bounds.simplify import used_gradients
 from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
-from nearpeak.bounds.simplify.operator_arguments import free_dimensions
+from nearpeak.bounds.simplify.operator_arguments import dimensions, free_dimensions
 from nearpeak.bounds.simplify.picked_rows import ONE_HOT_ROWS
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.recurrent_parts import is_steps, needed_operand
@@ -33,6 +33,8 @@ _CHOICES = ("masked_fill", "where")
 _CUTS = ("tril", "triu")
 _DIAGONALS = ("trace", "diagonal_copy")
 _PARTS = ("slice_backward", "select_backward")
+_SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
+"""Operators of which an element takes those up to its position along a dimension."""
 _TELLING = (*_CUTS, *_DIAGONALS, "diag_embed")
 
 
@@ -107,10 +109,11 @@ def _kinds(graph: Graph, number: int) -> tuple[str, ...]:
 
 
 def _is_part_of_sums(graph: Graph, node: Node) -> bool:
-    """Say whether a view leaves out elements of a product or an attention, or of what was put together."""
+    """Say whether a view leaves out elements of a product, an attention or a scan, or of what was put together."""
     source = graph[node.inputs[0]]
     kinds = ("join", "patch", "product", "turned")
-    return (source.kind in kinds or is_attention(source)) and is_part(node, source.shape)
+    scans = isinstance(source.options, OperatorCall) and packet(source.options.name) in _SCANS
+    return (source.kind in kinds or scans or is_attention(source)) and is_part(node, source.shape)
 
 
 def _is_padded(graph: Graph, number: int) -> bool:
@@ -247,6 +250,8 @@ class _Reader:
             elements = patterns.both(self._fact(node.inputs[0], "hidden"), elements)
         elif name == "_softmax_backward_data":
             elements = self.filled.get(node.inputs[self._place(stated, "output")])
+        elif name in _SCANS and node.shape:
+            elements = patterns.until(needed, *dimensions(stated, len(node.shape)))
         elif name in _CUTS:
             elements = patterns.both(needed, self._cut(node))
         elif is_recurrent(node):
