@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from house_rules import PACKAGE
@@ -57,6 +58,10 @@ def test_bencher_joins_the_launches_of_a_run():
 def test_bencher_refuses_what_it_cannot_state():
     with pytest.raises(SpecError, match="latency stands in two runs; export one of them"):
         EXPORTS["bencher"].text_of([record(sample()), record(sample())])
+    with pytest.raises(
+        SpecError, match="gemm: latency of launch 1 stands twice in one run; the format has one of a name"
+    ):
+        EXPORTS["bencher"].text_of([record(sample(launch=1), replace(sample(launch=1), case="of other strides"))])
     with pytest.raises(SpecError, match="has 1025 characters; the format takes 1024"):
         EXPORTS["bencher"].text_of([record(sample(label="x" * 1025))])
 

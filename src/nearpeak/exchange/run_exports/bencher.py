@@ -39,12 +39,19 @@ def _text(records: Sequence[RunRecord]) -> str:
     launches: dict[str, dict[str, list[dict[str, float]]]] = {}
     names = _names([sample_set for record in records for sample_set in record.samples])
     seen: dict[tuple[str, str], int] = {}
+    taken: set[tuple[str, str, int]] = set()
     for place, record in enumerate(records):
         for sample_set in record.samples:
             name = names[_identity(sample_set)]
             for measure, figures in (_figures(sample_set) if sample_set.values else {}).items():
                 if seen.setdefault((name, measure), place) != place:
                     raise SpecError(f"bencher: {sample_set.label}: {measure} stands in two runs; export one of them")
+                if (name, measure, sample_set.launch) in taken:
+                    raise SpecError(
+                        f"bencher: {sample_set.label}: {measure} of launch {sample_set.launch} stands twice in one "
+                        "run; the format has one of a name"
+                    )
+                taken.add((name, measure, sample_set.launch))
                 launches.setdefault(name, {}).setdefault(measure, []).append(figures)
     document = {
         name: {measure: _joined(figures) for measure, figures in measures.items()}
