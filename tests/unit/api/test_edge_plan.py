@@ -41,6 +41,12 @@ def test_no_time_is_below_its_bound_and_slower_modes_have_higher_bounds(step):
     assert bounds["full"] <= bounds["25W"] <= bounds["15W"] <= bounds["7W"]
 
 
+def test_a_time_raised_to_its_bound_stays_within_its_interval(step, monkeypatch):
+    monkeypatch.setattr("nearpeak.prediction.engine.engine_time.engine_time_s", lambda *_, **__: 1e-9)
+    planned = plan_edge(step, BOARD, WALL)
+    assert all(row.time_s.low == row.time_s.value == row.time_s.high == row.bound_s for row in planned.rows)
+
+
 def test_an_analysis_lets_tensorrt_round_to_tf32_as_the_plan_does():
     product = case("gemm", m=1024, n=1024, k=1024, dtype="fp32")
     plain = Workload(name="net", step="forward", calls=(Call(case=product, operator="gemm", phase="forward"),))

@@ -173,9 +173,9 @@ class _Prior:
                 raw, ends = [step.time_s for step in steps], [(step.low_s, step.high_s) for step in steps]
                 ratio = max((high_s / low_s) ** 0.5 for low_s, high_s in ends)
                 words = "kernel models of other devices, no figure of this board"
-            times: tuple[float, ...] | None = tuple(
-                max(time_s, bound or 0.0) for time_s, bound in zip(raw, bounds, strict=True)
-            )
+            raw = [max(time_s, bound or 0.0) for time_s, bound in zip(raw, bounds, strict=True)]
+            ends = [(low_s, max(high_s, time_s)) for (low_s, high_s), time_s in zip(ends, raw, strict=True)]
+            times: tuple[float, ...] | None = tuple(raw)
             cause = ""
         except NotModelledError as error:
             times, ends, ratio, words, cause = None, [], 1.0, "nothing", str(error)
