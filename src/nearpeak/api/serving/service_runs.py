@@ -52,7 +52,7 @@ class Service:
             SpecError: prompts are to wait for those of other ranks, and there are none.
         """
         settings = self.question.settings
-        if settings.rank_wait_count and self.layout.attention_dp == 1:
+        if settings.rank_wait_count is not None and self.layout.attention_dp == 1:
             raise SpecError(
                 "--settings rank_wait: there are no attention data-parallel ranks to wait for; state some, e.g. "
                 "--parallel tp=8,ep=8,attention_dp=8"

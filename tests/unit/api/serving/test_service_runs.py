@@ -37,6 +37,7 @@ def test_settings_go_before_the_wait_of_the_engine_file_and_0_switches_it_off(wa
     assert waiting(words).engine()[0].rank_wait_step_count == steps
 
 
-def test_a_wait_for_ranks_that_do_not_exist_is_refused(waiting):
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_wait_for_ranks_that_do_not_exist_is_refused(waiting, steps):
     with pytest.raises(SpecError, match="no attention data-parallel ranks"):
-        waiting(",rank_wait=5", ranks=1).engine()
+        waiting(f",rank_wait={steps}", ranks=1).engine()
