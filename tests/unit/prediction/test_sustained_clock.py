@@ -4,7 +4,7 @@ import pytest
 import nearpeak
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.prediction.power.product_energy import expected_energy, share_at, work_and_energy
-from nearpeak.prediction.power.sustained_clock import KernelLoad, load_of_case, sustained_clock
+from nearpeak.prediction.power.sustained_clock import KernelLoad, edit_note, load_of_case, sustained_clock
 from nearpeak.targets import target_of
 
 LARGE = nearpeak.case("gemm", m=16384, n=16384, k=8192, dtype="bf16")
@@ -130,3 +130,8 @@ def test_more_multiprocessors_under_the_same_limit_are_said_with_what_they_draw_
     assert more.time_s < 1.35 * usual.time_s, "the limit leaves 34 W for products, not 46 W"
     assert "its 100 multiprocessors share the 72 W of the 58 of l4, and draw 38 W at rest" in more.holds_for
     assert "share" not in usual.holds_for + powered.holds_for
+
+
+def test_of_a_partition_the_limit_of_the_whole_board_is_not_said():
+    assert edit_note(target_of("h100_sxm:1g.10gb", ["sm_count=20"])) == ""
+    assert "share the 700 W of the 132 of h100_sxm" in edit_note(target_of("h100_sxm", ["sm_count=150"]))

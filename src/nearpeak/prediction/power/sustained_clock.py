@@ -177,11 +177,15 @@ def sustained_predictions(target: Target, calls: Iterable[tuple[Case, Prediction
 def edit_note(target: Target) -> str:
     """Return what other multiprocessors do to a board whose power limit stays as it is; empty where none differ.
 
+    It is empty of partitions too.
+
     >>> from nearpeak.targets import target_of
     >>> edit_note(target_of("l4", ["sm_count=142"]))
     '; its 142 multiprocessors share the 72 W of the 58 of l4, and draw 50 W at rest: --set power.limit to change it'
     """
     documented = documented_of(target)
+    if ":" in documented.name and not is_jetson(documented):  # part of a board, whose other parts draw of its limit too
+        return ""
     if target.sm_count == documented.sm_count or board_w(target) != documented.power_w:
         return ""
     return (
