@@ -196,6 +196,7 @@ def _time(name: str, step: "Workload", target: "Target", execution: str) -> "Tar
     """Return bound, expected time and energy of a step on a target; what is missing says why."""
     from nearpeak.api.questions import analyze
     from nearpeak.core.answers.bound import Policy
+    from nearpeak.core.answers.execution_time import EAGER, GRAPH, HOST
     from nearpeak.judgement.step_answer import energy_of, execution_of, expected_of
     from nearpeak.precision.quantisation.precision_table import TargetTime
 
@@ -211,8 +212,10 @@ def _time(name: str, step: "Workload", target: "Target", execution: str) -> "Tar
         return TargetTime(target=target.name, bound_s=None, reason="no operator of it has a rule and a known shape")
     if prediction is None or expected is None:
         return TargetTime(target=target.name, bound_s=answer.bound_s, reason="nothing predicts it")
+    modes = {execution.mode: execution.time_s for execution in answer.executions}
     return TargetTime(
         target=target.name, bound_s=answer.bound_s, predicted_s=expected.time_s,
+        graph_s=modes.get(GRAPH) if analysis.execution == EAGER and expected.gap_s.get(HOST, 0.0) > 0.0 else None,
         low_s=expected.low_s, high_s=expected.high_s, energy_j=energy_of(analysis, answer),
         execution=analysis.execution if execution_of(analysis, answer) is not None else "",
         reason=f"left out of the expected time: {', '.join(prediction.unpredicted)}" if prediction.unpredicted else "",

@@ -31,6 +31,8 @@ class TargetTime:
     """Why something is missing."""
     execution: str = ""
     """Execution mode of expected time and energy; empty where modes make no difference."""
+    graph_s: float | None = None
+    """Expected time of one CUDA graph, where the host sets the expected time of single kernels; else none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ def document_of(table: PrecisionTable, version: str = "") -> Document:
     named = [text for text in table.verdicts if f" {text.partition(':')[0]} " in title]
     return Document(
         title=title, subject=table.runtime or "nothing was measured here", kicker="Precision",
-        lead=named[0] if named and not any(row.trained for row in table.rows) else "", blocks=tuple(_blocks(table)),
-        foot=f"nearpeak {version}",
+        lead=named[0] if named and not any(row.trained for row in table.rows) else _graph_answer(table),
+        blocks=tuple(_blocks(table)), foot=f"nearpeak {version}",
     )  # fmt: skip
 
 
@@ -48,15 +48,8 @@ def _title(table: PrecisionTable) -> str:
             if row.precision == "fp32":
                 return f"{table.name}: nothing is faster than fp32 here, {show(best.measured_s, 's')}"
             return f"{table.name}: {row.precision} ({best.scheme}) is fastest here, {ratio:.2f}× as fast as fp32"
-    predicted = [
-        (row.times[0].predicted_s, row.precision) for row in table.rows
-        if row.times and row.times[0].predicted_s is not None
-    ]  # fmt: skip
-    if predicted:
-        time_s, name = min(predicted, key=lambda pair: pair[0] or 0.0)  # of equal ones the widest, which loses nothing
-        mode = next((f", {time.execution}" for row in table.rows for time in row.times[:1] if time.execution), "")
-        answer = "nothing is expected to beat fp32" if name == "fp32" else f"{name} is expected fastest"
-        return f"{table.name}: {answer} on {table.targets[0]}, {show(time_s or 0.0, 's')}{mode}"
+    if predicted := _predicted_title(table):
+        return f"{table.name}: {predicted}"
     trained = [(row.precision, accuracy) for row in table.rows for accuracy in row.trained]
     accurate = [
         (precision, accuracy.trained) for precision, accuracy in trained
@@ -67,6 +60,30 @@ def _title(table: PrecisionTable) -> str:
         return f"{table.name}: {name} is as right as fp32 trained as long ({way})"
     words = "nothing narrower is as right as fp32 trained as long" if trained else "at each precision"
     return f"{table.name}: {words}"
+
+
+def _predicted_title(table: PrecisionTable) -> str:
+    """Return which precision is expected to be the fastest on the first target; empty where nothing is predicted."""
+    rows = [(row.precision, row.times[0]) for row in table.rows if row.times]
+    times = [(time.predicted_s, name) for name, time in rows if time.predicted_s is not None]
+    if not times:
+        return ""
+    time_s, name = min(times, key=lambda pair: pair[0])  # of equal ones the widest, which loses nothing
+    place = f"on {table.targets[0]}, {show(time_s, 's')}"
+    if _graph_answer(table):
+        return f"the host sets every time {place}, eager"
+    mode = next((f", {time.execution}" for _, time in rows if time.execution), "")
+    return f"{'nothing is expected to beat fp32' if name == 'fp32' else f'{name} is expected fastest'} {place}{mode}"
+
+
+def _graph_answer(table: PrecisionTable) -> str:
+    """Return what a CUDA graph is expected to give on the first target if the host sets every time; else empty."""
+    times = [(row.precision, row.times[0]) for row in table.rows if row.times]
+    graphs = [(time.graph_s, name) for name, time in times if time.graph_s is not None]
+    if len(graphs) < 2 or len(graphs) < sum(time.predicted_s is not None for _, time in times):
+        return ""
+    graph_s, name = min(graphs, key=lambda pair: pair[0])
+    return f"--execution graph on {table.targets[0]}: {name} is expected fastest, {show(graph_s, 's')}"
 
 
 def _blocks(table: PrecisionTable) -> Iterator[Block]:

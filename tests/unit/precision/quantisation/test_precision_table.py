@@ -226,3 +226,29 @@ def test_times_are_those_of_analyze_in_the_mode_that_is_named(mode):
     assert re.search(rf"precision +proved +{time.execution}", text)
     assert "weights" in text
     assert "energy" in text
+
+
+def test_where_the_host_sets_every_time_the_title_says_so_and_the_lead_what_a_graph_gives():
+    def at(name, predicted_s, graph_s):
+        time = TargetTime(target="t", bound_s=1e-6, predicted_s=predicted_s, execution="eager", graph_s=graph_s)
+        return PrecisionRow(precision=name, weight_bytes=1, activation_bytes=1, times=(time,))
+
+    def title(*rows):
+        document = document_of(PrecisionTable(name="m", targets=("t",), rows=rows))
+        return document.title, document.lead
+
+    rows = at("fp32", 2e-3, 9e-4), at("bf16", 2e-3, 3e-4), at("int8", 2e-3, 4e-4)
+    graph = "--execution graph on t: bf16 is expected fastest, 300 µs"
+    assert title(*rows) == ("m: the host sets every time on t, 2 ms, eager", graph)
+    assert title(*rows[1:], at("fp32", 3e-3, None)) == ("m: bf16 is expected fastest on t, 2 ms, eager", "")
+    plain = title(at("fp32", 2e-3, None), at("bf16", 3e-3, None))
+    assert plain == ("m: nothing is expected to beat fp32 on t, 2 ms, eager", "")
+
+
+def test_a_graph_s_time_stands_beside_that_of_the_host_alone():
+    eager, graph = (
+        precision("resnet-50", [target_of("h100_sxm")], precisions=("bf16",), execution=mode).rows[1].times[0]
+        for mode in ("eager", "graph")
+    )
+    assert eager.graph_s == graph.predicted_s < eager.predicted_s
+    assert graph.graph_s is None
