@@ -16,8 +16,6 @@ Factor = tuple[int, tuple[int, ...]]
 """A matrix of a chain: its node, and where in it the matrix starts."""
 _MOST_FACTORS = 48
 """Factors of a chain that are looked at; of longer ones, those nearest to the result."""
-_MOST_WRITTEN_OUT = 8
-"""Factors up to which products that several chains use are written out."""
 
 
 def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tuple[list[int], int]]:
@@ -40,7 +38,7 @@ def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tupl
             word = _word(term)
             if word is not None:
                 words.append(_Chain(tuple(sorted(members)), *word))
-    return _counted(sorted(_written_out(words), key=lambda chain: (len(chain.factors), _alone(chain))))
+    return _counted(sorted(words, key=lambda chain: (len(chain.factors), _alone(chain))))
 
 
 class _Chain(NamedTuple):
@@ -54,30 +52,6 @@ class _Chain(NamedTuple):
     """Extents before, between and behind them."""
     copies: int
     """Chains of this kind, one by member of a batch."""
-
-
-def _written_out(words: Sequence[_Chain]) -> list[_Chain]:
-    """Return the chains with those factors that are products of others, as several use them, written out as these.
-
-    Args:
-        words: chains, what uses a product before it.
-    """
-    whole: dict[int, _Chain] = {}
-    for chain in reversed(words):
-        factors, sizes, place = chain.factors, chain.sizes, 0
-        while place < len(factors):
-            (node, starts), outer = factors[place], sizes[place : place + 2]
-            part = None if any(starts) else whole.get(node)
-            place += 1
-            if part is None or part.copies != chain.copies or len(factors) + len(part.factors) > _MOST_WRITTEN_OUT:
-                continue
-            way = next((step for step in (1, -1) if outer == (part.sizes[::step][0], part.sizes[::step][-1])), 0)
-            if way:
-                factors = (*factors[: place - 1], *part.factors[::way], *factors[place:])
-                sizes = (*sizes[: place - 1], *part.sizes[::way], *sizes[place + 1 :])
-                place += len(part.factors) - 1
-        whole[chain.members[-1]] = chain._replace(factors=factors, sizes=sizes)
-    return list(whole.values())
 
 
 def _alone(chain: _Chain) -> int:
