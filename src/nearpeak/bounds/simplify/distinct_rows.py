@@ -91,11 +91,11 @@ def _followed(graph: Graph, node: Node, filled: Mapping[int, ElementSet]) -> _Fa
     for factor in factors:
         number, labels = factor
         left = [other for other in factors if other != factor]
-        kept = [label for label in labels if label in node.options.out]
-        if len(kept) != 1 or len(labels) != 2 or not _is_diagonal(graph, number, filled.get(number)):
+        outer = [label for label in labels if label in node.options.out]
+        if len(outer) != 1 or len(labels) != 2 or not _is_diagonal(graph, number, filled.get(number)):
             continue
         if not any(set(labels) <= set(other) for _, other in left):
-            named = dict.fromkeys(labels, kept[0])
+            named = dict.fromkeys(labels, outer[0])
             factors = [(n, tuple(named.get(label, label) for label in other)) for n, other in left]
     return factors
 

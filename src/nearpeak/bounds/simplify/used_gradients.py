@@ -108,7 +108,7 @@ def _wanted(stated: object) -> tuple[int, ...]:
     if not isinstance(stated, OperatorCall) or packet(stated.name) != "convolution_backward":
         return ()
     mask = stated.value("output_mask")
-    return tuple(place for place, asked in enumerate(mask) if asked) if isinstance(mask, tuple) else ()
+    return tuple(place for place, is_wanted in enumerate(mask) if is_wanted) if isinstance(mask, tuple) else ()
 
 
 def _reach(graph: Graph, node: Node, filled: Mapping[int, ElementSet]) -> _Reach:
@@ -153,12 +153,12 @@ def _spared(graph: Graph, node: Node, used: set[int]) -> int:
         used: positions of the results that something uses.
     """
     stated = node.options
-    asked, states, params = bool(stated.value("input_requires_grad")), stated.value("hx"), stated.value("params")
+    with_input, states, params = bool(stated.value("input_requires_grad")), stated.value("hx"), stated.value("params")
     ways, layers = 2 if stated.value("bidirectional") else 1, stated.value("num_layers")
     shape = graph[node.inputs[stated.value("output").position]].shape
     batch, rows = shape[not stated.value("batch_first")], prod(shape[:2])
-    first, size = asked + len(states), len(params) // (ways * layers)
-    of_input, of_states = asked and 0 in used, any(place in used for place in range(asked, first))
+    first, size = with_input + len(states), len(params) // (ways * layers)
+    of_input, of_states = with_input and 0 in used, any(place in used for place in range(with_input, first))
     places = [[range(first, first + len(params))[(layer * ways + way) * size :][:size] for way in range(ways)]
               for layer in range(layers)]  # fmt: skip
     total, below, from_zero = 0, of_input, _from_zero(graph, node)
@@ -169,7 +169,7 @@ def _spared(graph: Graph, node: Node, used: set[int]) -> int:
                 shape = graph[node.inputs[params[place - first].position]].shape
                 if len(shape) < 2:
                     continue
-                passed = (below or (layer and of_states) or (not layer and not asked)) if not at else chained
+                passed = (below or (layer and of_states) or (not layer and not with_input)) if not at else chained
                 total += (rows - batch * (at == 1 and from_zero)) * prod(shape) * ((place not in used) + (not passed))
                 if at == 1 and passed and not of_states and not from_zero:
                     total += batch * prod(shape)

@@ -94,8 +94,8 @@ def _series_table(heads: tuple[Column, ...], rows: Sequence[tuple[object, ...]])
     shared = [place for place in _NAMES if len({row[place] for row in rows}) == 1]
     if shared:
         yield f"  {', '.join(clean(str(rows[0][place])) for place in shared)}:"
-    kept = [place for place in range(len(heads)) if place not in shared]
+    places = [place for place in range(len(heads)) if place not in shared]
     yield Table(
-        columns=tuple(heads[place] for place in kept), rows=[tuple(row[place] for place in kept) for row in rows],
+        columns=tuple(heads[place] for place in places), rows=[tuple(row[place] for place in places) for row in rows],
         brief_count=MOST_SERIES, rest=f"{len(rows) - MOST_SERIES} more series", indent_count=2,
     )  # fmt: skip
