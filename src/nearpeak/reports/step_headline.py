@@ -17,6 +17,7 @@ from nearpeak.judgement.step_answer import (
 )
 from nearpeak.reports import brief_text as text
 from nearpeak.reports import figure_text as words
+from nearpeak.units import counted
 
 _NEAR_RATIO = 1.1
 """Times up to this multiple of the limit have no gap worth a sentence."""
@@ -25,8 +26,8 @@ _SAME_RATIO = 1.01
 _MOST_NAMED = 2
 """Equally fast targets that are named; of more their number is."""
 _BRIEF_CAUSES: Mapping[str, str] = {
-    HOST: "the host, which submits {count} kernels one by one",
-    "launch": "starting {count} kernels",
+    HOST: "the host, which submits {count}{each}",
+    "launch": "starting {count}",
 }
 
 
@@ -101,7 +102,8 @@ def _gap(analysis: Analysis, target: TargetAnalysis, expected: Expected) -> str:
         return "Nothing much is left to gain."
     cause = largest_cause(expected)
     share = min(expected.gap_s[cause] / gap_s, 1.0)
-    named = _BRIEF_CAUSES.get(cause, GAP_CAUSES.get(cause, cause)).format(count=f"{expected.kernel_count:,}")
+    kernels, each = counted(expected.kernel_count, "kernel"), " one by one" if expected.kernel_count > 1 else ""
+    named = _BRIEF_CAUSES.get(cause, GAP_CAUSES.get(cause, cause)).format(count=kernels, each=each)
     proposals = proposals_of(analysis, target)
     if not proposals:
         return f"{100 * share:.0f} % of the gap: {named}."

@@ -6,6 +6,7 @@ from tests.unit.traces.executed.small_traces import BASE_US, complete, launched,
 from nearpeak.errors import SpecError
 from nearpeak.traces import NO_ROW, read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
+from nearpeak.traces.findings import report_of
 from nearpeak.traces.timeline.device_time import timelines
 
 
@@ -144,3 +145,26 @@ def test_a_step_whose_mark_is_missing_makes_no_other_step_longer(tmp_path):
     marks[2]["dur"] = -5
     lengths = executed_of(read_trace(written(tmp_path / "t.json", events))).step_ns
     assert max(lengths) < 1.1 * min(lengths)
+
+
+def test_idle_time_after_launches_without_a_kernel_is_no_finding(tmp_path):
+    events = steps_of_kernels(4, 5, {0: 90}, 100)
+    kernels = [event for event in events if event["cat"] == "kernel"]
+    for place in (2, 7, 8, 13):
+        kernels[place]["dur"] = -3
+    for name, kept in (("negative", events), ("absent", [e for e in events if e.get("dur") != -3])):
+        executed = executed_of(read_trace(written(tmp_path / f"{name}.json", kept)))
+        assert executed.missing["work"].startswith("4 of 20 launches have no kernel in the file")
+        report = report_of(executed)
+        assert report.verdict.startswith("no conclusion")
+        assert not report.findings
+
+
+def test_launches_that_the_device_had_not_come_to_or_that_a_graph_captures_are_no_loss(tmp_path):
+    events = steps_of_kernels(4, 5, {0: 90}, 100)
+    kernels = [event for event in events if event["cat"] == "kernel"]
+    late = [event for event in events if event not in kernels[-3:]]
+    captured = [event for event in events if event not in kernels[7:9]]
+    captured.append(complete("cuda_runtime", "cudaStreamBeginCapture", 650, 1))
+    for name, kept in (("late", late), ("captured", captured)):
+        assert "work" not in executed_of(read_trace(written(tmp_path / f"{name}.json", kept))).missing

@@ -79,7 +79,7 @@ def import_(
             for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
                 row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
                 text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
-                state = f"{len(record.samples)} measurements" if done.new else "is in the store already"
+                state = counted(len(record.samples), "measurement") if done.new else "is in the store already"
                 sys.stdout.write(f"{text if json else f'{text_of(str(file))}: {state}'}\n")
                 if done.new and record.source.lost:
                     sys.stderr.write(_not_kept(str(file), record.source.lost, details=details))
@@ -244,7 +244,7 @@ def salvage(
     count, lost = saved(place_of(store), target)
     for words in lost:
         sys.stderr.write(f"lost: {words}\n")
-    sys.stderr.write(f"{target}: {count} runs saved, {len(lost)} lost\n")
+    sys.stderr.write(f"{target}: {counted(count, 'run')} saved, {len(lost)} lost\n")
     raise typer.Exit(1 if lost else 0)
 
 

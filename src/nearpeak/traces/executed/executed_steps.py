@@ -28,6 +28,7 @@ from nearpeak.traces.executed.host_device_queues import (  # fmt: skip
 )
 from nearpeak.traces.executed.host_time import host_costs
 from nearpeak.traces.executed.kernel_details import counters_of, rules_of, with_details
+from nearpeak.traces.executed.lost_work import MOST_LOST, lost_launches
 from nearpeak.traces.executed.step_sample import Sample, sample_of
 from nearpeak.traces.executed.timeline_picture import picture_of
 from nearpeak.traces.executed.trace_devices import working_devices
@@ -95,7 +96,7 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
         left_out_count=sum(step.warm_up for step in steps.steps),
         step_ns=sample.step_ns, items=items, latency_ns=queues.latency_ns,
         kernels=_kernels(trace, items, queues), operators=operators, timeline=_timeline(trace, device, queues),
-        unmatched_ns=unmatched, missing=_missing(trace, steps, items), losses=tuple(
+        unmatched_ns=unmatched, missing=_missing(trace, steps, items, sample), losses=tuple(
             loss.line() for loss in header.losses), sm_count=sms,
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size,
@@ -177,11 +178,12 @@ def _kernels(trace: Trace, items: Sequence[QueueItem], queues: Queues) -> tuple[
     )  # fmt: skip
 
 
-def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
+def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem], sample: Sample) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work, form = trace.device_rows(), trace.header.format
     unlinked, early = unlinked_ratio(trace, work), any(loss.kind.startswith(EARLY) for loss in trace.header.losses)
     rows = trace.rows(EventKind.KERNEL)
+    lost, launched = lost_launches(trace, ((stretch[0][0], stretch[-1][1]) for stretch in sample.stretches))
     is_anonymous = bool(len(rows)) and len(np.unique(trace.name[rows])) == 1 and len(rows) > 50
     checks = {
         "host": (
@@ -194,6 +196,11 @@ def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem]) -> dict[str
             if not early
             else f"{unlinked:.0%} of the device events have no call that began before them: the clocks of host and"
             " device differ",
+        ),
+        "work": (
+            lost > MOST_LOST * launched,
+            f"{lost} of {launched} launches have no kernel in the file, so idle time may be lost work: record again,"
+            " fewer steps at a time",
         ),
         "steps": (not steps.steps, f"{steps.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
         "operators": (

@@ -8,6 +8,7 @@ from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.step_terms import idle_name
+from nearpeak.units import one_or_several
 
 ID = "idle.alloc"
 
@@ -24,8 +25,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     spent = sum(scene.items[place].call_ns for place in places) * 1e-9 / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"{len(places) / scene.executed.step_count:.0f} calls of a step allocate or free device memory and stop"
-        f" the device",
+        one_or_several(
+            len(places) / scene.executed.step_count,
+            "call of a step allocates or frees device memory and stops the device",
+            "calls of a step allocate or free device memory and stop the device",
+        ),
         [Change(place, call_ns=0, waits=NOTHING) for place in places],
         evidence=[
             scene.evidence("allocating calls per step", len(places) / scene.executed.step_count, "", places),
@@ -39,4 +43,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.ALLOC),), needs=("host",))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.ALLOC),), needs=("host", "work"))

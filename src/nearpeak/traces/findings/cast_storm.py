@@ -6,6 +6,7 @@ from nearpeak.core.traces.executed_run import NOTHING, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.units import one_or_several
 
 ID = "amp.casts"
 _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten::index_select", "aten::repeat")
@@ -24,7 +25,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     compiled = any("triton" in use.name for use in scene.executed.kernels)
     yield from scene.finding(
         ID,
-        f"{len(places) / scene.executed.step_count:.0f} casts of a step take {scene.device_s(places) * 1e3:.2f} ms",
+        f"{one_or_several(len(places) / scene.executed.step_count, 'cast of a step takes', 'casts of a step take')}"
+        f" {scene.device_s(places) * 1e3:.2f} ms",
         scene.dropped(places),
         evidence=[
             scene.evidence("casts per step", len(places) / scene.executed.step_count, "", places),

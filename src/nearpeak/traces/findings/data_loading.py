@@ -35,4 +35,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.INPUT),), needs=("host", "links", "ranges"))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.INPUT),), needs=("host", "links", "work", "ranges"))

@@ -10,6 +10,7 @@ from nearpeak.traces.executed.queue_replay import begun_ns
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.step_terms import idle_name
+from nearpeak.units import one_or_several
 
 ID = "idle.dependency"
 LEAST_GAP_NS = 1_000
@@ -39,7 +40,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     where = "after events of other streams" if 2 * len(joined) > len(places) else "after the previous kernel"
     yield from scene.finding(
         ID,
-        f"{len(places) / steps:.0f} kernels or copies of a step start"
+        f"{one_or_several(len(places) / steps, 'kernel or copy of a step starts', 'kernels or copies of a step start')}"
         f" {spent_s * steps / len(places) * 1e6:.1f} µs late {where},"
         " although launched in time",
         changes,
@@ -78,4 +79,4 @@ def _gaps(scene: Scene) -> dict[int, tuple[int, bool]]:
     return gaps
 
 
-RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.QUEUE),), needs=("host", "links"))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.QUEUE),), needs=("host", "links", "work"))

@@ -31,4 +31,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links", "ranges"))
+RULE = Rule(id=ID, look=look, needs=("host", "links", "work", "ranges"))

@@ -91,4 +91,4 @@ def _launches(scene: Scene) -> bool:
     return "host" in scene.executed.missing or any(item.kind == "graph" for item in scene.items)
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links"), concerns=_launches)
+RULE = Rule(id=ID, look=look, needs=("host", "links", "work"), concerns=_launches)

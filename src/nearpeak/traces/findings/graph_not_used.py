@@ -7,6 +7,7 @@ from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.findings import launch_bound
+from nearpeak.units import one_or_several
 
 ID = "graph.not_used"
 
@@ -29,7 +30,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(scene.where(lambda item: item.event != NOTHING)) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"each of {scene.executed.step_count} steps runs the same {count:.0f} kernels and copies in the same order,"
+        f"each of {scene.executed.step_count} steps runs the same"
+        f" {one_or_several(count, 'kernel or copy', 'kernels and copies in the same order')},"
         " one call each",
         changes,
         gain_s=scene.gain_s(changes, scene.unblocked),
@@ -52,4 +54,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links"))
+RULE = Rule(id=ID, look=look, needs=("host", "links", "work"))

@@ -53,4 +53,4 @@ def _waits(item: QueueItem) -> bool:
     return item.waits != NOTHING and (item.kind == "sync" or reads)
 
 
-RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.SYNC),), needs=("host", "links"))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.SYNC),), needs=("host", "links", "work"))

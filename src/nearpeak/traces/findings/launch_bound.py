@@ -9,7 +9,7 @@ from nearpeak.traces.executed.queue_replay import merged, replayed_ns
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.step_terms import idle_name
-from nearpeak.units import show
+from nearpeak.units import one_or_several, show
 
 ID = "idle.launch_bound"
 GRAPH_NS, GAP_NS = 10_000, 1_200
@@ -37,8 +37,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = round(len(launches) / scene.executed.step_count)
     yield from scene.finding(
         ID,
-        f"the device waits for {count} calls of {per_call / 1000:.1f} µs each, {scene.idle_ratio():.0%} of the"
-        f" time idle",
+        f"the device waits for {one_or_several(count, 'call', 'calls')} of {per_call / 1000:.1f} µs each,"
+        f" {scene.idle_ratio():.0%} of the time idle",
         changes,
         gain_s=gain_s,
         high_s=scene.step_s - device * 1e-9 / scene.executed.step_count,
@@ -128,4 +128,4 @@ def _remedies(scene: Scene, gain_s: float) -> tuple[tuple[str, float], ...]:
     return tuple(remedies)
 
 
-RULE = Rule(id=ID, look=look, judges=tuple(map(idle_name, _CAUSES)), needs=("host", "links"))
+RULE = Rule(id=ID, look=look, judges=tuple(map(idle_name, _CAUSES)), needs=("host", "links", "work"))

@@ -7,9 +7,12 @@ from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.timeline.kernel_names import is_layout_conversion
+from nearpeak.units import one_or_several
 
 ID = "layout.transpose"
 _COPIES = ("aten::clone", "aten::contiguous")
+
+_ONLY = ("kernel of a step only changes", "kernels of a step only change")
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
@@ -17,14 +20,15 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
     if not places:
         return
+    steps = scene.executed.step_count
     formats = [
         place for place in places if is_layout_conversion(scene.executed.kernels[scene.items[place].kernel].name)
     ]
     yield from scene.finding(
         ID,
-        f"{len(places) / scene.executed.step_count:.0f} kernels of a step only change layouts"
-        f" ({scene.device_s(places) * 1e3:.2f} ms), {len(formats) / scene.executed.step_count:.0f} of them conversions,"
-        " the others copies into another order",
+        f"{one_or_several(len(places) / steps, *_ONLY)} layouts ({scene.device_s(places) * 1e3:.2f} ms),"
+        f" {len(formats) / steps:.0f} of them conversions"
+        f"{', the others copies into another order' if len(formats) < len(places) else ''}",
         scene.dropped(places),
         high_s=scene.device_s(places),
         evidence=[

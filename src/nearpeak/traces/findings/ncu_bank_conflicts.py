@@ -6,6 +6,7 @@ from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.units import one_or_several
 
 ID, PROFILER_RULE = "ncu.SharedMemoryConflicts", "SharedMemoryConflicts"
 _CONFLICTS = ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",)
@@ -22,7 +23,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     worst = max((conflict_ratio(counted.of(scene, place)) or 0.0 for place in places), default=0.0)
     yield from scene.finding(
         ID,
-        f"{len(places)} kernels that shared memory limits spend up to {worst:.0%} of its wavefronts on bank conflicts",
+        f"{one_or_several(len(places), 'kernel', 'kernels')} limited by shared memory: up to {worst:.0%} of its"
+        " wavefronts are bank conflicts",
         changes,
         evidence=[
             scene.evidence("time of these kernels", scene.device_s(places), "s", places),

@@ -7,6 +7,7 @@ from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.step_terms import UNEXPECTED
+from nearpeak.units import one_or_several
 
 ID = "ncu.SOLBottleneck"
 _LIMITS = {
@@ -35,7 +36,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     full = sum(counted.of(scene, place).get("launch__waves_per_multiprocessor", 1.0) < 1 for place in far)
     yield TraceFinding(
         id=ID, key="",
-        claim=f"{len(far)} kernels reach less than {counted.LIMITED:.0f}% of any roof, the longest {far[worst]:.0f}%;"
+        claim=f"{one_or_several(len(far), 'kernel reaches', 'kernels reach')}"
+        f" less than {counted.LIMITED:.0f}% of any roof, the longest {far[worst]:.0f}%;"
         f" its occupancy limiter: {limiter(counted.of(scene, worst)) or 'not stated'}",
         evidence=(
             scene.evidence("time of these kernels", scene.device_s(far), "s", list(far)),

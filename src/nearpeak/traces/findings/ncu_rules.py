@@ -8,6 +8,7 @@ from nearpeak.core.traces.finding_report import Abstained, Change, Counter, Trac
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene
 from nearpeak.traces.step_terms import UNEXPECTED
+from nearpeak.units import one_or_several
 
 ID = "ncu"
 _ADVISES = ("OPT", "WRN")
@@ -76,7 +77,7 @@ def _claim(scene: Scene, best: dict[int, KernelRule]) -> str:
     worst = max(best.values(), key=lambda rule: scene.items[rule.item].device_ns * (rule.saved_ratio or 0.0))
     kernel = scene.executed.kernels[scene.items[worst.item].kernel].name
     text = worst.text if len(worst.text) <= _SHOWN else worst.text[:_SHOWN].rsplit(" ", 1)[0] + " …"
-    return f"{len(best)} kernels, most of all {kernel[:60]}: {text}"
+    return f"{one_or_several(len(best), 'kernel', 'kernels')}, most of all {kernel[:60]}: {text}"
 
 
 def _others(scene: Scene, name: str, best: dict[int, KernelRule]) -> str:

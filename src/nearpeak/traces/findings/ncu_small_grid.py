@@ -6,6 +6,7 @@ from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene
+from nearpeak.units import one_or_several
 
 ID, PROFILER_RULE = "ncu.LaunchConfiguration", "LaunchConfiguration"
 _START_NS = 2_000
@@ -33,8 +34,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     fewest = min(places, key=lambda place: scene.items[place].block_count)
     yield from scene.finding(
         ID,
-        f"{len(places)} kernels have fewer blocks than the device has multiprocessors, down to"
-        f" {scene.items[fewest].block_count}",
+        f"{one_or_several(len(places), 'kernel has', 'kernels have')} fewer blocks than the device has multiprocessors,"
+        f" down to {scene.items[fewest].block_count}",
         changes,
         evidence=[
             scene.evidence("time of these kernels", scene.device_s(places), "s", places),

@@ -6,6 +6,7 @@ from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.units import one_or_several
 
 ID, PROFILER_RULE = "ncu.UncoalescedGlobalAccess", "UncoalescedGlobalAccess"
 _EXCESS, _ALL = "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
@@ -25,7 +26,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     worst = max((excess_ratio(counted.of(scene, place)) or 0.0 for place in places), default=0.0)
     yield from scene.finding(
         ID,
-        f"{len(places)} kernels that memory limits move sectors of which up to {worst:.0%} are not used",
+        f"{one_or_several(len(places), 'kernel that memory limits moves', 'kernels that memory limits move')} sectors"
+        f" of which up to {worst:.0%} are not used",
         changes,
         evidence=[
             scene.evidence("time of these kernels", scene.device_s(places), "s", places),

@@ -8,6 +8,7 @@ from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.step_terms import COPIES
+from nearpeak.units import one_or_several
 
 ID = "copy.pageable_h2d"
 PINNED_BYTES_PER_S = 22e9
@@ -39,8 +40,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     ]  # fmt: skip
     yield from scene.finding(
         ID,
-        f"{len(places) / scene.executed.step_count:.0f} copies of a step read pageable memory at {rate / 1e9:.1f} GB/s"
-        " and block the host",
+        f"{one_or_several(len(places) / scene.executed.step_count, 'copy of a step reads', 'copies of a step read')}"
+        f" pageable memory at {rate / 1e9:.1f} GB/s while the host waits",
         changes,
         high_s=time_s / scene.executed.step_count,
         evidence=[

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.units import one_or_several
 
 ID = "elementwise.unfused"
 
@@ -24,7 +25,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     per_step = len(kernel_chains) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"{per_step:.0f} chains of pointwise kernels in a step, up to {long} long, could be one kernel each",
+        f"{one_or_several(per_step, 'chain', 'chains')} of pointwise kernels in a step, up to {long} long, could be one"
+        f" kernel{' each' if round(per_step) > 1 else ''}",
         scene.dropped(spare),
         evidence=[
             scene.evidence("kernels per step that fusion saves", len(spare) / scene.executed.step_count, "", spare),

@@ -49,4 +49,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links", "operators"))
+RULE = Rule(id=ID, look=look, needs=("host", "links", "work", "operators"))
