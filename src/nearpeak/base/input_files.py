@@ -1,5 +1,6 @@
 """Reading of files that others made: what is no file is refused, and nothing is expanded beyond stated limits."""
 
+import codecs
 import functools
 import json
 import os
@@ -218,7 +219,7 @@ def _too_long(name: object, most_bytes: int) -> SpecError:
 
 
 def text_of_file(path: Path | str, name: object = None, *, errors: str = "strict") -> str:
-    """Return the text of a file in UTF-8, without a byte-order mark.
+    """Return the text of a file in UTF-8, or in UTF-16 with a byte-order mark.
 
     Args:
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` names it.
@@ -226,10 +227,23 @@ def text_of_file(path: Path | str, name: object = None, *, errors: str = "strict
     Raises:
         SpecError: as for `bytes_of_file`, or it is not UTF-8.
     """
-    data = bytes_of_file(path, name)
+    data = in_utf8(bytes_of_file(path, name))
     with reading(name or path, "text"):
-        text = data.decode("utf-8", errors).removeprefix("\ufeff")
+        text = data.decode("utf-8", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def in_utf8(data: bytes) -> bytes:
+    """Return the bytes of a text in UTF-8 without a byte-order mark.
+
+    A text in UTF-16 is told by its mark: PowerShell's `>` writes what programs print so.
+
+    >>> in_utf8("é".encode("utf-16")) == in_utf8("é".encode("utf-8-sig")) == "é".encode()
+    True
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def check_line_count(text: str, name: object) -> None:

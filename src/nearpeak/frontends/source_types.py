@@ -104,8 +104,11 @@ def refuse_other_kind(path: Path) -> None:
         return
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    if (words := described(head, path.name)) and not json_kind(str(path)):
+    is_json = head.lstrip()[:1] in (b"{", b"[")
+    if (words := described(head, path.name)) and not (is_json and json_kind(str(path))):
         raise SpecError(f"{path}: {words}")
+    if not head.strip():
+        raise SpecError(f"{path}: is empty")
     if path.suffix not in _TEXTS:
         raise SpecError(
             f"{path}: is of no kind that is known; give a profiler's trace, a model's name or config.json, a problem"

@@ -165,17 +165,30 @@ def parsed(data: bytes, name: str) -> Tree:
 def parsed_lines(data: bytes, name: str) -> Tree:
     r"""Return JSON lines, or one JSON document, as a list.
 
+    A line that is no JSON, as programs print among others, stays a text, which no reader takes for a row.
+
     Raises:
-        SpecError: a line, or the document, is no JSON.
+        SpecError: the last line, at which a file is cut off, or the document is no JSON.
 
     >>> len(parsed_lines(b'{"a": 1}\n{"a": 2}\n', "x.jsonl").each()), len(parsed_lines(b'{"a": 1}', "x.json").each())
     (2, 1)
+    >>> parsed_lines(b'{"a": 1}\nwarning\n{"a": 2}\n', "x.jsonl").each()[1].raw
+    'warning'
     """
     if not is_lines(data):
         document = parsed(data, name).raw
         return Tree(document if isinstance(document, list) else [document], name)
     lines = [line for line in data.splitlines() if line.strip()]
-    return Tree([parsed(line, f"{name}: line {number}").raw for number, line in enumerate(lines, 1)], name)
+    rows = [_json_or_text(line) for line in lines[:-1]]
+    return Tree([*rows, parsed(lines[-1], f"{name}: line {len(lines)}").raw], name)
+
+
+def _json_or_text(line: bytes) -> Any:
+    """Return the value of a line; its text where it is no JSON."""
+    try:
+        return parsed(line, "").raw
+    except SpecError:
+        return line.decode("utf-8", "replace")
 
 
 def is_lines(data: bytes) -> bool:

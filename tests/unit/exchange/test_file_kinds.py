@@ -24,6 +24,8 @@ FILES = {
     "perf.data": (b"PERFILE2", "Linux perf"),
     "weights.safetensors": (b"\x10\x00", "the weights of a model"), "a.zip": (b"PK\x03\x04", "an archive"),
     "a.pdf": (b"%PDF-1.7", "an image or a PDF"), "index.html": (b"<!DOCTYPE html>", "a page of HTML"),
+    "results.json": (b"<!doctype html><html></html>", "a page of HTML"),
+    "report.xml": (b'<?xml version="1.0"?><testsuites><testsuite name="a"/></testsuites>', "a report of JUnit"),
     "a.plan": (b"ftrt", "an engine of TensorRT"), "a.et": (b"\x0a\x05", "Chakra's protobuf"),
     "a.perfetto-trace": (b"\x0a", "a trace of Perfetto"),
 }  # fmt: skip
@@ -54,6 +56,22 @@ def test_each_reader_says_what_a_file_is_and_what_to_give(tmp_path, name, reader
     assert "\n" not in message
     assert "is missing" not in message
     assert "not found" not in message
+
+
+@pytest.mark.parametrize("reader", ["analyze", "store"])
+def test_a_file_of_spaces_is_called_empty(tmp_path, reader):
+    path = tmp_path / "a.json"
+    path.write_bytes(b" \r\n")
+    with pytest.raises(SpecError, match="is empty"):
+        READERS[reader](path)
+
+
+@pytest.mark.parametrize("reader", ["analyze", "trace"])
+def test_a_text_in_utf_16_that_is_not_read_is_named_as_one(tmp_path, reader):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1}', "utf-16")
+    with pytest.raises(SpecError, match="is text in UTF-16; write it in UTF-8"):
+        READERS[reader](path)
 
 
 def test_a_file_that_is_there_is_never_called_absent(tmp_path):

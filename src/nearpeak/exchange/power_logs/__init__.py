@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Protocol
 
-from nearpeak.base.input_files import border, bytes_of_file, check_line_count
+from nearpeak.base.input_files import border, bytes_of_file, check_line_count, in_utf8
 from nearpeak.base.registry import Registry
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError
@@ -41,8 +41,8 @@ def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     Raises:
         SpecError: no format is recognised, a line is not of its format, or there are too many.
     """
-    data = bytes_of_file(path)
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    data = in_utf8(bytes_of_file(path))
+    text = data.decode("utf-8", "replace")
     check_line_count(text, path)
     for name in LOGS:
         if LOGS[name].recognises(text[:_HEAD_BYTES]):

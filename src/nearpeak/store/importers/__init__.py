@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from nearpeak.base.input_files import bytes_of_file, reading, unpacked
+from nearpeak.base.input_files import bytes_of_file, in_utf8, naming, reading, unpacked
 from nearpeak.base.registry import Registry
 from nearpeak.core.history.stored_run import RunRecord
 from nearpeak.errors import SpecError
@@ -30,7 +30,7 @@ def runs_of_file(data: bytes, context: FileContext, form: str | None = None) -> 
     Raises:
         SpecError: no format, or several, recognise it; or a field is missing or wrong.
     """
-    with reading(context.name, "result file"):
+    with reading(context.name, "result file"), naming(context.name):
         importer = IMPORTERS[form] if form else importer_of(data, context.name)
         runs = importer.read(data, context)
     if not runs:
@@ -53,6 +53,8 @@ def importer_of(data: bytes, name: str) -> Importer:
         raise SpecError(f"{name}: is of several formats; name it by --format: {names}")
     if words := described(data[:HEAD_BYTES], name):
         raise SpecError(f"{name}: {words}")
+    if not data.strip():
+        raise SpecError(f"{name}: is empty")
     if any(LOGS[log].recognises(data[:HEAD_BYTES].decode("utf-8", "replace")) for log in LOGS):
         raise SpecError(f"{name}: is a power log; 'nearpeak telemetry --import' reads it")
     if data.lstrip()[:1] in (b"{", b"["):
@@ -74,12 +76,12 @@ def _nearest(data: bytes) -> str:
 
 
 def file_bytes(path: Path) -> bytes:
-    """Return the bytes of a result file, unpacked where it is a gzip file.
+    """Return the bytes of a result file in UTF-8, unpacked where it is a gzip file.
 
     Raises:
         SpecError: it is not there, is no file, is packed and damaged, or is over a limit.
     """
-    return unpacked(bytes_of_file(path), path)
+    return in_utf8(unpacked(bytes_of_file(path), path))
 
 
 def file_digest(data: bytes) -> str:

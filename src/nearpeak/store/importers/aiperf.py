@@ -1,5 +1,6 @@
 """Importer of AIPerf and GenAI-Perf: summaries (`profile_export_*.json`) and requests (`profile_export.jsonl`)."""
 
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nearpeak.store.serving_metrics import LATENCIES, RATES, latency, rate
 
 _VERSION = 1
 _UNITS = SECONDS | {"sec": 1.0, "seconds": 1.0}
+_PER_SECOND = re.compile(r"/\s*s(ec(onds?)?)?\b")
 _STATISTICS = {"p50": "", "avg": "mean", "p90": "p90", "p95": "p95", "p99": "p99"}
 _MODEL = "unnamed model"
 _SETTINGS = ("concurrency", "request_rate", "request_count")
@@ -61,7 +63,9 @@ def _summary(tree: Tree, rows: Rows) -> list[SampleSet]:
     for name, metric in tree.entries():
         with rows.guarded():
             if name in RATES and metric.has("avg") and metric.get("avg").number() > 0:
-                metric.get("unit").skip()
+                unit = metric.get("unit")
+                if not _PER_SECOND.search(unit.text()):
+                    raise SpecError(f"{unit.where}: {unit.text()[:40]!r} is no rate per second")
                 samples.append(
                     _set(model, settings, rate(name), (metric.get("avg").number(),), "one value for the run")
                 )

@@ -309,3 +309,36 @@ def test_rows_of_google_benchmark_of_before_2019_are_told_by_their_names(tmp_pat
     assert [line.partition(": ")[2] for line in record.source.lost[:2]] == [
         "BigO is a fit over the arguments, no time", "RMS is a fit over the arguments, no time",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_file_that_a_shell_of_windows_wrote_is_read_as_any_other(tmp_path, encoding):
+    plain = one(documents.google_benchmark(tmp_path))
+    path = tmp_path / "gb.json"
+    mark = "\ufeff" if encoding == "utf-16-le" else ""
+    path.write_bytes((mark + path.read_text().replace("\n", "\r\n")).encode(encoding))
+    assert one(path).samples == plain.samples
+
+
+def test_a_line_that_is_no_json_is_lost_and_the_others_kept(tmp_path):
+    path = documents.serving_benchmark(tmp_path)
+    first, last = path.read_text().splitlines()
+    path.write_text(f"{first}\nTraceback (most recent call last):\n{last}\n")
+    runs = runs_of(path)
+    assert len(runs) == 2
+    assert any("[1]: 'Traceback (most recent call last):' where an object" in line for line in runs[0].source.lost)
+
+
+def test_a_rate_of_aiperf_in_another_unit_is_lost(tmp_path):
+    path = edited(
+        documents.aiperf(tmp_path), lambda raw: raw["request_throughput"].update(unit="requests/min", avg=600.0)
+    )
+    record = one(path)
+    assert not [s for s in record.samples if s.metric.name == "request_throughput"]
+    assert any("'requests/min' is no rate per second" in line for line in record.source.lost)
+
+
+def test_a_state_that_stands_twice_names_its_file(tmp_path):
+    path = edited(documents.nvbench(tmp_path), lambda raw: raw["benchmarks"].append(raw["benchmarks"][0]))
+    with pytest.raises(SpecError, match=r"nv\.json: .* stands twice in one run"):
+        runs_of(path)
