@@ -123,7 +123,10 @@ def picked_elements(draw: random.Random, rows: int, columns: int) -> Pair:
 
 @kind
 def picked_and_converted(draw: random.Random, rows: int, columns: int) -> Pair:
-    w, index = drawn(draw, columns, extent(draw)), torch.tensor([draw.randrange(rows) for _ in range(rows // 4)])
+    w, index = (
+        drawn(draw, columns, extent(draw)),
+        torch.tensor([draw.randrange(rows) for _ in range(max(1, rows // 4))]),
+    )
     wide = draw.choice((torch.float64, torch.float32))
     return Pair(lambda x, w, i: (x @ w).to(wide)[i].float(), lambda x, w, i: x[i] @ w, (w, index))
 

@@ -1,6 +1,7 @@
 """Kinds of pairs in which factors are shared, rows are picked by data, images repeat elements, or groups have one."""
 
 import random
+from math import gcd
 
 import torch
 from torch.nn import functional as F  # noqa: N812
@@ -55,11 +56,11 @@ def rows_by_position(draw: random.Random, rows: int, columns: int) -> Pair:
 
 @kind
 def position_of_each_sequence(draw: random.Random, rows: int, columns: int) -> Pair:
-    w, length = drawn(draw, columns, extent(draw)), rows // 4
-    last = torch.tensor([draw.randrange(length) for _ in range(4)])
+    w, count = drawn(draw, columns, extent(draw)), gcd(rows, 4)
+    last = torch.tensor([draw.randrange(rows // count) for _ in range(count)])
     return Pair(
-        lambda x, i, w: (x.view(4, length, columns) @ w)[torch.arange(4), i],
-        lambda x, i, w: x.view(4, length, columns)[torch.arange(4), i] @ w, (last, w),
+        lambda x, i, w: (x.view(count, -1, columns) @ w)[torch.arange(count), i],
+        lambda x, i, w: x.view(count, -1, columns)[torch.arange(count), i] @ w, (last, w),
     )  # fmt: skip
 
 
@@ -115,7 +116,10 @@ def repeated_columns(draw: random.Random, rows: int, columns: int) -> Pair:
 @kind
 def rows_of_what_takes_rows_together(draw: random.Random, rows: int, columns: int) -> Pair:
     """Rows picked of what is worked out row by row, by data or in steps."""
-    w, index = drawn(draw, columns, extent(draw)), torch.tensor([draw.randrange(rows) for _ in range(rows // 4)])
+    w, index = (
+        drawn(draw, columns, extent(draw)),
+        torch.tensor([draw.randrange(rows) for _ in range(max(1, rows // 4))]),
+    )
     layer = draw.choice((
         lambda y: y.amax(1, keepdim=True), lambda y: y.max(1, keepdim=True).values, lambda y: y.cumsum(1),
         lambda y: y.argmin(1, keepdim=True).float(), lambda y: y.softmax(1),

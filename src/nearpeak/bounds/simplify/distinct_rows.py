@@ -11,6 +11,7 @@ from nearpeak.bounds.simplify.element_patterns import ElementSet
 from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.operator_arguments import free_dimensions, moved_axis
 from nearpeak.bounds.simplify.product_sums import Product, contracts
+from nearpeak.bounds.simplify.recurrent_parts import is_steps
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 
@@ -60,7 +61,7 @@ def _rows_of(
     node = graph[number]
     if isinstance(node.options, Product):
         factors = _followed(graph, node, filled)
-        return (*_of_product(node.options.out, factors, rows), *_picked(graph, node.options.out, factors))
+        return (*_of_product(node.options.out, factors, rows), *_picked(graph, node.options.out, factors, rows))
     drawn = isinstance(node.options, OperatorCall) and node.options.serial >= 0
     if drawn or not any(source in rows for source in node.inputs):
         return ()
@@ -82,12 +83,14 @@ def _follows(graph: Graph, number: int, row: _Rows, rows: Mapping[int, tuple[_Ro
 
 
 def _followed(graph: Graph, node: Node, filled: Mapping[int, ElementSet]) -> _Factors:
-    """Return the factors of a product without the diagonal ones, which only scale rows.
+    """Return the factors of a product without those that only scale rows: diagonal matrices, and vectors along rows.
 
-    Rows that a diagonal of unlike elements scales differ, yet count as alike: that lowers a bound at most.
+    Rows that unlike elements scale differ, yet count as alike: that lowers a bound at most.
     """
     assert isinstance(node.options, Product)
-    factors: _Factors = list(zip(node.inputs, node.options.labels, strict=True))
+    every: _Factors = list(zip(node.inputs, node.options.labels, strict=True))
+    longer = {label for _, labels in every if len(labels) > 1 for label in labels}
+    factors = [factor for factor in every if len(factor[1]) > 1 or not longer.issuperset(factor[1])]
     for factor in factors:
         number, labels = factor
         left = [other for other in factors if other != factor]
@@ -108,21 +111,34 @@ def _is_diagonal(graph: Graph, number: int, filled: ElementSet) -> bool:
     return bool(np.count_nonzero(filled.array) == np.count_nonzero(filled.array.diagonal()))
 
 
-def _picked(graph: Graph, out: Sequence[int], factors: _Factors) -> tuple[_Rows, ...]:
-    """Return the rows of a product that picks from a table with fewer rows than it has."""
+def _picked(
+    graph: Graph, out: Sequence[int], factors: _Factors, rows: Mapping[int, tuple[_Rows, ...]]
+) -> tuple[_Rows, ...]:  # fmt: skip
+    """Return the rows of a product that picks from a table with fewer rows than it has, or with fewer distinct ones."""
     for place, (number, labels) in enumerate(factors):
         picked = picked_dimensions(graph, number)
         if len(picked) != 1 or labels[picked[0]] in out:
             continue
         along = [label for axis, label in enumerate(labels) if axis not in picked]
         shape = tuple(n for axis, n in enumerate(graph[number].shape) if axis not in picked)
-        others = {label for at, (_, other) in enumerate(factors) if at != place for label in other}
-        distinct = graph[number].shape[picked[0]]
-        if set(along) <= set(out) and prod(shape) > distinct and others.isdisjoint(along):
+        left = [factor for at, factor in enumerate(factors) if at != place]
+        distinct = min([graph[number].shape[picked[0]], *_distinct(left, labels[picked[0]], rows)])
+        if set(along) <= set(out) and prod(shape) > distinct and all(set(other).isdisjoint(along) for _, other in left):
             groups = tuple(((axis, 1, n),) if n > 1 else () for axis, n in enumerate(shape))
             view = View(groups, (0,) * len(along))
             return (_Rows(number, shape, distinct, tuple(map(out.index, along)), view),)
     return ()
+
+
+def _distinct(factors: _Factors, label: int, rows: Mapping[int, tuple[_Rows, ...]]) -> list[int]:
+    """Return how many positions along a label are distinct where one factor, or all with it, have such rows."""
+    moved = [factor for factor in factors if label in factor[1]]
+    (number, labels), *more = moved or [(-1, ())]
+    return [
+        row.distinct for row in rows.get(number, ())
+        if tuple(labels[axis] for axis in row.axes) == (label,)
+        and all(_along(rows.get(n, ()), other, (label,), row) for n, other in more)
+    ]  # fmt: skip
 
 
 def _seen(node: Node, row: _Rows) -> _Rows | None:
@@ -178,7 +194,7 @@ def _of_move(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) ->
 
 def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
     """Return the rows of an operator that works on each row alone."""
-    free, axis = free_dimensions(graph, node), moved_axis(node)
+    free, axis = _free(graph, node), moved_axis(node)
     if axis is not None and len(graph[node.inputs[0]].shape) == len(
         node.shape
     ):  # it picks along one dimension, whatever stands along the others
@@ -193,6 +209,15 @@ def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) ->
             if all(set(at) == {-1} or _follows(graph, other, row._replace(axes=at), rows) for other, at in moved):
                 known[row._replace(axes=axes)] = None
     return tuple(known)
+
+
+def _free(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
+    """Return the independent dimensions of a result by `free_dimensions`; of a recurrent layer's steps, the rows."""
+    if not is_steps(node):
+        return free_dimensions(graph, node)
+    assert isinstance(node.options, OperatorCall)
+    states = range(1, 1 + int(str(node.options.value("states"))))
+    return {1: {0: 1} | dict.fromkeys(states, 0)}
 
 
 def _share(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """Multiply-adds of a product whose operands are partly zero or whose result is only partly needed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 
@@ -8,7 +8,8 @@ from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns, coun
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge
 from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions
 from nearpeak.bounds.simplify.product_orders import alike_operands, may_share
-from nearpeak.bounds.simplify.product_sums import Product
+from nearpeak.bounds.simplify.product_sums import Product, contracts, placed
+from nearpeak.bounds.simplify.repeated_chains import flattened, users_of
 from nearpeak.bounds.simplify.transpose_symmetry import Pair
 from nearpeak.bounds.simplify.value_graph import Graph
 
@@ -42,6 +43,31 @@ def live_products(
     mirrored = patterns.either(needed, patterns.turned(needed, *pair))
     labels = tuple(node.options.out[place] for place in pair)
     return (order.least(mirrored) + order.least(mirrored, (labels, patterns.diagonal(2, node.shape[pair[0]])))) // 2
+
+
+def chains_of_needed(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], known: ElementKnowledge, patterns: Patterns
+) -> Iterator[tuple[set[int], int]]:  # fmt: skip
+    """Yield the products of each chain of which only some elements are needed, and the least multiply-adds.
+
+    Another order may take less than that which is the cheapest for all elements.
+    """
+    users = users_of(graph, live, roots) if known.needed else {}
+    inner: set[int] = set()
+    for number in reversed(live):
+        needed = known.needed.get(number)
+        if needed is None or number in inner or not contracts(graph[number]):
+            continue
+        term, members = flattened(graph, number, users)
+        if len(members) < 2 or len(term.operands) > _MOST_OPERANDS:
+            continue
+        inner |= members
+        whole = placed(graph, term, graph[number].dtype)
+        if whole is None or graph[whole].shape != graph[number].shape or not contracts(graph[whole]):
+            continue
+        least = live_products(graph, whole, ElementKnowledge(known.filled, {whole: needed}), patterns)
+        if least is not None:
+            yield members, least
 
 
 class _Order:

@@ -10,7 +10,7 @@ from nearpeak.bounds.simplify.contained_products import contained
 from nearpeak.bounds.simplify.distinct_rows import distinct_share
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention, is_causal
-from nearpeak.bounds.simplify.live_products import live_products
+from nearpeak.bounds.simplify.live_products import chains_of_needed, live_products
 from nearpeak.bounds.simplify.operand_facts import is_weights
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.product_sums import contracts
@@ -79,14 +79,25 @@ def product_costs(
         costs[number] = ProductCost(products, sums, name)
     for members, dense in chains(graph, live, roots):
         few = [number for number in members if number not in pairs and number not in inner]
-        least = min((_of_rows(graph, number, dense, costs) for number in few), default=dense)
-        total = sum(costs[number].products for number in members)
-        done = rest = 0
-        for number in members if least < total else ():
-            done += costs[number].products
-            share = done * least // total - rest
-            costs[number], rest = ProductCost(share, 0, "computed_once"), rest + share
+        _limit(costs, members, min((_of_rows(graph, number, dense, costs) for number in few), default=dense))
+    for chain, least in chains_of_needed(graph, live, roots, known, patterns) if known else ():
+        if not chain.intersection(pairs):
+            _limit(costs, sorted(chain), least, "product_order")
+    for equations in _solved(graph, live, costs).values():
+        for number in equations.users:
+            products = costs[number].products
+            costs[number] = costs[number]._replace(products=products - products // max(1, equations.count))
     return costs
+
+
+def _limit(costs: dict[int, ProductCost], members: Sequence[int], least: int, name: str = "computed_once") -> None:
+    """Let products together take so many multiply-adds at most, each in proportion to its own."""
+    total = sum(costs[number].products for number in members)
+    done = rest = 0
+    for number in members if least < total else ():
+        done += costs[number].products
+        share = done * least // total - rest
+        costs[number], rest = ProductCost(share, 0, name), rest + share
 
 
 def by_call(
@@ -112,7 +123,7 @@ def by_call(
     used = used_parts(graph, live, {} if known is None else known.filled)
     for call in whole:
         if call in solved:
-            costs[call] = ProductCost(solved[call], 0, "product_order")
+            costs[call] = ProductCost(solved[call].products, 0, "product_order")
             continue
         if (call in graph.gradients or call in used) and call in works:
             most, part = products_of(works[call]), used.get(call, UsedPart(0, 1, 1))
@@ -141,8 +152,19 @@ def _gradient_products(graph: Graph, product: int, count: int) -> int:
     return count * resampled_products(graph, graph[product], cost(graph, graph[product], zeros=False)[0])
 
 
-def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, int]:
-    """Return by call of an inverse that only multiplies what solving the equations instead takes beside its products.
+class _Solved(NamedTuple):
+    """Equations that are solved in place of an inverse that only multiplies."""
+
+    products: int
+    """Multiply-adds of the factorisation."""
+    users: tuple[int, ...]
+    """Products with the inverse."""
+    count: int
+    """Equations."""
+
+
+def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, _Solved]:
+    """Return by call of an inverse that only multiplies what solving the equations instead takes.
 
     Of n equations that is a factorisation, n (n - 1) (n + 1) / 6 multiply-adds where the matrix may turn out to be
     definite, and for each right-hand side n less than the product with the inverse.
@@ -164,8 +186,7 @@ def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]
         n, products = graph[number].shape[-1], [user for user in users.get(number, ()) if user not in views]
         if products and all(user in formed for user in products):
             batch = prod(graph[number].shape[:-2])
-            less = sum(formed[user].products for user in products) // max(n, 1)
-            solved[call] = max(0, batch * (n * (n - 1) * (n + 1) // 6) - less)
+            solved[call] = _Solved(batch * (n * (n - 1) * (n + 1) // 6), tuple(products), n)
     return solved
 
 

@@ -231,8 +231,10 @@ def _core(
     """Return the product itself, its labels numbered in order of appearance."""
     operands = sorted(operands, key=lambda operand: operand[0])
     number, labels = operands[0]
-    if len(operands) == 1 and factor == 1 and len(out) == len(labels):
-        shape = graph[number].shape
+    if len(operands) == 1 and len(out) == len(labels):
+        shape, axes = graph[number].shape, tuple(range(len(labels)))
+        if factor != 1:
+            number = graph.add("product", (number,), shape, dtype, Product((axes,), axes, factor))
         return view(graph, number, [((labels.index(label), 1, sizes[label]),) for label in out], (0,) * len(shape))
     names: dict[int, int] = {}
     for label in (*out, *(name for _, operand_labels in operands for name in operand_labels)):

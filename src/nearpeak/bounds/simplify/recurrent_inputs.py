@@ -118,10 +118,10 @@ def _layer(site: Site, x: int, layer: _Layer, from_zero: bool) -> _Made:
         pieces = tuple(selected(graph, weight, 0, begin, hidden) for begin in begins)
         weight = graph.add("join", pieces, (gates - hidden, inputs), graph[weight].dtype, 0)
     projected = product(graph, ((x, "sbf"), (weight, "gf")), "sbg", site.dtype)
-    graph.separated[graph.call] += steps * rows * prod(graph[weight].shape)
-    skipped = gates * width + (hidden * inputs if idle is not None and steps > 1 else 0)
+    spared = hidden * inputs if idle is not None and steps > 1 else 0  # by the first step
+    graph.separated[graph.call] += rows * (steps * prod(graph[weight].shape) - spared)
     projection = width * hidden if len(layer.params) in (3, 5) else 0
-    products = rows * (steps * (gates * width + projection) - from_zero * skipped)
+    products = rows * (steps * (gates * width + projection) - from_zero * gates * width)
     whole = (steps, rows, width + (hidden if cell == "lstm" else 0))
     if from_zero and not biased and graph[projected].kind == "constant" and graph[projected].options == 0:
         zeros = graph.constant(0.0, whole, site.dtype)
@@ -132,7 +132,7 @@ def _layer(site: Site, x: int, layer: _Layer, from_zero: bool) -> _Made:
         states = tuple(selected(graph, state, 0, 0, 1) for state in states)
     arguments = (
         ("self", Slot(0)), ("cell", cell), ("backward", layer.backward), ("from_zero", from_zero), ("hidden", hidden),
-        ("states", len(states)), ("idle", -1 if idle is None else idle), ("inputs", inputs),
+        ("states", len(states)), ("idle", -1 if idle is None else idle),
     )  # fmt: skip
     core = graph.add("call", (projected, *states, *layer.params[1:]), (steps, rows, whole[2]), site.dtype,
                      OperatorCall(STEPS, arguments))  # fmt: skip

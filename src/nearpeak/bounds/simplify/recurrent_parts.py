@@ -36,15 +36,14 @@ def used_share(graph: Graph, number: int, needed: ElementSet) -> tuple[int, int]
     node = graph[number]
     if needed is None:
         return 1, 1
-    used, width = _used(graph, node, needed), graph[node.inputs[1]].shape[1]
+    used, width = _used(graph, node, needed.array), graph[node.inputs[1]].shape[1]
     carrying = used.steps - bool(node.options.value("from_zero"))
     of = node.shape[0] - bool(node.options.value("from_zero"))
     if carrying <= 0 or not used.rows.any():
         return 0, 1
-    hidden, idle = node.options.value("hidden"), node.options.value("idle") >= 0 and node.shape[0] > 1
-    whole, spared = _gate_count(graph, node) * hidden * width, idle * hidden * node.options.value("inputs")
-    most = (carrying - 1) * whole + int(used.gates.sum()) * width - spared
-    return max(0, most) * int(used.rows.sum()), max(1, (of * whole - spared) * used.rows.size)
+    whole = _gate_count(graph, node) * node.options.value("hidden") * width
+    most = (carrying - 1) * whole + int(used.gates.sum()) * width
+    return most * int(used.rows.sum()), max(1, of * whole * used.rows.size)
 
 
 def used_products(
@@ -71,12 +70,11 @@ def used_products(
 def needed_operand(graph: Graph, number: int, needed: ElementSet, place: int, patterns: Patterns) -> ElementSet:
     """Return which elements of an input of a layer's steps are needed for a set of elements of its result."""
     node = graph[number]
-    if needed is None:
-        return None
+    wanted = np.ones((1, 1, 1), dtype=bool) if needed is None else needed.array
     states = node.options.value("states")
 
     def build() -> Any:
-        used, shape = _used(graph, node, needed), graph[node.inputs[place]].shape
+        used, shape = _used(graph, node, wanted), graph[node.inputs[place]].shape
         if not used.rows.any() or not used.steps:
             return np.zeros((1,) * len(shape), dtype=bool)
         if place == 0:
@@ -90,13 +88,17 @@ def needed_operand(graph: Graph, number: int, needed: ElementSet, place: int, pa
 
 
 def _of_inputs(node: Node, used: _Used, shape: tuple[int, ...]) -> Any:
-    """Return the elements of the projected inputs: all gates of the steps before the last one."""
-    gates = used.gates
-    if node.options.value("idle") >= 0 and shape[0] == 1:
-        gates = np.delete(gates, node.options.value("idle"), axis=0)
-    elements = np.zeros((shape[0], 1, 1 if gates.all() else shape[2]), dtype=bool)
+    """Return the elements of the projected inputs: all gates of the steps before the last one, but for an idle one."""
+    gates, idle = used.gates, node.options.value("idle")
+    if idle >= 0 and shape[0] == 1:
+        gates = np.delete(gates, idle, axis=0)
+    is_idle = idle >= 0 and shape[0] > 1
+    elements = np.zeros((shape[0], 1, 1 if gates.all() and not is_idle else shape[2]), dtype=bool)
     elements[: used.steps] = True
     elements[used.steps - 1] = gates.all() or gates.reshape(1, -1)
+    if is_idle:
+        hidden = node.options.value("hidden")
+        elements[0, :, idle * hidden : (idle + 1) * hidden] = False
     elements = elements[::-1] if node.options.value("backward") else elements
     return elements if used.rows.all() else elements & used.rows[None, :, None]
 
@@ -116,16 +118,16 @@ def _gate_count(graph: Graph, node: Node) -> int:
     return count
 
 
-def _used(graph: Graph, node: Node, needed: ElementSet) -> _Used:
-    assert needed is not None
+def _used(graph: Graph, node: Node, needed: Any) -> _Used:
+    """Return what a boolean array of needed elements takes."""
     stated, (steps, rows, wide) = node.options, node.shape
     hidden, width = stated.value("hidden"), graph[node.inputs[1]].shape[1]
-    by_step = np.broadcast_to(needed.array.any(axis=(1, 2)), steps)
-    by_row = np.broadcast_to(needed.array.any(axis=(0, 2)), rows)
+    by_step = np.broadcast_to(needed.any(axis=(1, 2)), steps)
+    by_row = np.broadcast_to(needed.any(axis=(0, 2)), rows)
     order = by_step[::-1] if stated.value("backward") else by_step
     count = int(np.flatnonzero(order)[-1]) + 1 if order.any() else 0
     last = min(steps - count, steps - 1) if stated.value("backward") else count - 1
-    plane = needed.array[last if needed.array.shape[0] > 1 else 0].any(axis=0)
+    plane = needed[last if needed.shape[0] > 1 else 0].any(axis=0)
     units = np.broadcast_to(plane, wide)
     outputs = units[:width] if width == hidden else np.full(hidden, units[:width].any())
     cells = units[width:] if wide > width else np.zeros(hidden, dtype=bool)

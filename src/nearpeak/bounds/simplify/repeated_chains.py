@@ -25,20 +25,26 @@ def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tupl
     both, the smaller part may come with the larger. Of several chains with factors in common, those that take more
     form no product of factors that all stand in one that takes less.
     """
-    users: dict[int, list[int]] = {number: [-1] for number in roots}
-    for number in live:
-        for source in set(graph[number].inputs):
-            users.setdefault(source, []).append(number)
+    users = users_of(graph, live, roots)
     words: list[_Chain] = []
     inner: set[int] = set()
     for number in reversed(live):
         if contracts(graph[number]) and len(graph[number].inputs) > 1 and number not in inner:
-            term, members = _flattened(graph, number, users)
+            term, members = flattened(graph, number, users)
             inner |= members
             word = _word(term)
             if word is not None:
                 words.append(_Chain(tuple(sorted(members)), *word))
     return _counted(sorted(words, key=lambda chain: (len(chain.factors), _alone(chain))))
+
+
+def users_of(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> dict[int, list[int]]:
+    """Return what uses each live node: other nodes, and -1 for a result of the step."""
+    users: dict[int, list[int]] = {number: [-1] for number in roots}
+    for number in live:
+        for source in set(graph[number].inputs):
+            users.setdefault(source, []).append(number)
+    return users
 
 
 class _Chain(NamedTuple):
@@ -75,8 +81,12 @@ def _counted(words: Sequence[_Chain]) -> list[tuple[list[int], int]]:
     return least
 
 
-def _flattened(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[Term, set[int]]:
-    """Return a product with those among its operands opened that nothing else uses, and all of these products."""
+def flattened(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[Term, set[int]]:
+    """Return a product with those among its operands opened that nothing else uses, and all of these products.
+
+    Args:
+        users: what uses each node.
+    """
     term, members, place = opened(graph, graph[number]), {number}, 0
     while place < len(term.operands) < _MOST_FACTORS:
         more: set[int] = set()

@@ -1,6 +1,6 @@
 """A part of an element-wise result needs only that part of the operands."""
 
-from nearpeak.bounds.simplify.affine_views import View, is_part, view
+from nearpeak.bounds.simplify.affine_views import View, is_part, separate, view
 from nearpeak.bounds.simplify.product_sums import added, contracts, merged, opened, placed, view_term
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -16,6 +16,8 @@ def _rule(graph: Graph, node: Node) -> int | None:
         return None
     if source.kind == "add" and _shares(graph, source):
         return None  # formed as one product, it has parts like any other; the search takes parts of such sums
+    if (moved := _moved_part(graph, node)) is not None:
+        return moved
     if source.kind == "product":
         if contracts(source):
             return None
@@ -25,6 +27,20 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if source.kind == "add":
         return added(graph, parts, node.dtype)
     return graph.add_part(node.inputs[0], "pointwise", tuple(parts), node.shape, source.options)
+
+
+def _moved_part(graph: Graph, node: Node) -> int | None:
+    """Return a part whose dimensions are in another order as a view of the part itself, which others may have too."""
+    source = graph[node.inputs[0]]
+    runs = separate(node.options, len(source.shape))
+    if runs is None:
+        return None
+    plain = tuple(((axis, *runs[axis]),) if runs[axis][1] > 1 else () for axis in range(len(source.shape)))
+    if plain == node.options.groups:
+        return None
+    part = view(graph, node.inputs[0], plain, node.options.starts)
+    groups = [[(axis, min(1, step), n) for axis, step, n in group] for group in node.options.groups]
+    return view(graph, part, groups, (0,) * len(source.shape))
 
 
 def _shares(graph: Graph, total: Node) -> bool:

@@ -16,7 +16,8 @@ def _rule(graph: Graph, node: Node) -> int | None:
         parts, axis = _parts(graph, number)
         if parts and labels[axis] not in node.options.out and len(parts) <= _MOST_PARTS:
             label, other_labels = labels[axis], node.options.labels[1 - place]
-            if label in other_labels and any(_repeats(graph[part]) for part in parts):
+            holds_zeros = bool(graph.picked) and _holds_zeros(graph, node.inputs[1 - place])
+            if label in other_labels and (holds_zeros or any(_repeats(graph[part]) for part in parts)):
                 return _apart(graph, node, place, (parts, axis, other_labels.index(label)))
     return None
 
@@ -45,6 +46,14 @@ def _repeats(part: Node) -> bool:
     if part.kind == "constant":
         return bool(part.options != 0)
     return isinstance(part.options, View) and any(axis < 0 for group in part.options.groups for axis, _, _ in group)
+
+
+def _holds_zeros(graph: Graph, number: int) -> bool:
+    """Say whether a factor is put together of zeros and other tensors: parts may have rows of which few differ."""
+    node = graph[number]
+    if node.kind == "constant":
+        return bool(node.options == 0)
+    return node.kind in ("view", "join", "patch") and any(_holds_zeros(graph, source) for source in node.inputs)
 
 
 def _apart(graph: Graph, node: Node, place: int, join: tuple[list[int], int, int]) -> int:
