@@ -1,6 +1,6 @@
 """Multiply-adds of each product after repeats, symmetry and known zeros are removed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -77,17 +77,30 @@ def product_costs(
         if number in shares:
             products, name = products * shares[number][0] // shares[number][1], "repeated_operand"
         costs[number] = ProductCost(products, sums, name)
-    for members, dense in chains(graph, live, roots):
+    _lower(graph, (live, roots), costs, (pairs, inner), known, patterns)
+    return costs
+
+
+def _lower(
+    graph: Graph, step: tuple[Sequence[int], Sequence[int]], costs: dict[int, ProductCost],
+    special: tuple[Collection[int], Collection[int]], known: ElementKnowledge | None, patterns: Patterns,
+) -> None:  # fmt: skip
+    """Lower what products take together: chains in which factors recur or few elements are needed, solved equations.
+
+    Args:
+        step: live nodes, and the results.
+        special: products with a symmetric result, and those that others hold.
+    """
+    (live, roots), (pairs, inner) = step, special
+    for members, dense in chains(graph, live, roots, inner):
         few = [number for number in members if number not in pairs and number not in inner]
         _limit(costs, members, min((_of_rows(graph, number, dense, costs) for number in few), default=dense))
     for chain, least in chains_of_needed(graph, live, roots, known, patterns) if known else ():
-        if not chain.intersection(pairs):
-            _limit(costs, sorted(chain), least, "product_order")
-    for equations in _solved(graph, live, costs).values():
-        for number in equations.users:
+        _limit(costs, sorted(chain), least, "product_order")
+    for solved in _solved(graph, live, costs).values():
+        for number in solved.users:
             products = costs[number].products
-            costs[number] = costs[number]._replace(products=products - products // max(1, equations.count))
-    return costs
+            costs[number] = costs[number]._replace(products=products - products // max(1, solved.equations))
 
 
 def _limit(costs: dict[int, ProductCost], members: Sequence[int], least: int, name: str = "computed_once") -> None:
@@ -159,8 +172,8 @@ class _Solved(NamedTuple):
     """Multiply-adds of the factorisation."""
     users: tuple[int, ...]
     """Products with the inverse."""
-    count: int
-    """Equations."""
+    equations: int
+    """How many."""
 
 
 def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, _Solved]:

@@ -1,7 +1,7 @@
 """Chains of matrix products in which a factor recurs, as powers do: products of a part that recurs are formed once."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -18,16 +18,21 @@ _MOST_FACTORS = 48
 """Factors of a chain that are looked at; of longer ones, those nearest to the result."""
 
 
-def chains(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> list[tuple[list[int], int]]:
+def chains(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], contained: Collection[int]
+) -> list[tuple[list[int], int]]:  # fmt: skip
     """Return the products of each chain, and multiply-adds that no order of forming them goes below.
 
     Each way of forming a chain ends with a product of two parts and forms both of them; where two factors stand in
     both, the smaller part may come with the larger. Of several chains with factors in common, those that take more
     form no product of factors that all stand in one that takes less.
+
+    Args:
+        contained: products that others hold, which take nothing.
     """
     users = users_of(graph, live, roots)
     words: list[_Chain] = []
-    inner: set[int] = set()
+    inner: set[int] = set(contained)
     for number in reversed(live):
         if contracts(graph[number]) and len(graph[number].inputs) > 1 and number not in inner:
             term, members = flattened(graph, number, users)

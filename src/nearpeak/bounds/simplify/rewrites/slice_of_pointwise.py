@@ -12,15 +12,13 @@ _MOST_SUMMANDS = 64
 def _rule(graph: Graph, node: Node) -> int | None:
     source = graph[node.inputs[0]]
     assert isinstance(node.options, View)
-    if source.kind not in ("pointwise", "add", "product") or not is_part(node, source.shape):
+    if contracts(source) or not is_part(node, source.shape):
         return None
     if source.kind == "add" and _shares(graph, source):
         return None  # formed as one product, it has parts like any other; the search takes parts of such sums
     if (moved := _moved_part(graph, node)) is not None:
         return moved
     if source.kind == "product":
-        if contracts(source):
-            return None
         term = merged(graph, view_term(graph, node.inputs[0], node.options), 0, opened(graph, source))
         return None if term is None else placed(graph, term, node.dtype)
     parts = [view(graph, number, node.options.groups, node.options.starts) for number in source.inputs]
