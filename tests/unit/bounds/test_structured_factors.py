@@ -38,6 +38,10 @@ def rows_and_first(y):
     return y[:2] + y[:2, :1].tanh()
 
 
+def one_part_twice(y, w):
+    return (y[:, :3] @ w[:3]).relu() + (w[:3].T @ y.T[:3]).T.tanh()
+
+
 # name, function of a matrix, of weights and of an order, products that are left
 CASES = (
     ("repeats reversed", lambda x, w, _: wide(x).flip(1) @ w.flip(0), 0),
@@ -53,6 +57,11 @@ CASES = (
     ("a matrix reversed", lambda x, w, _: x.flip(1) @ w, ROWS * COLUMNS * OUT),
     ("weights with scales of picked rows", lambda x, w, i: x @ (w * w[:2][i % 2]), ROWS * COLUMNS * OUT),
     ("rows with picked scales", lambda x, w, i: x @ (w * w[:2, :1].index_select(0, i % 2)), ROWS * COLUMNS * OUT),
+    ("difference of outer products", lambda x, w, _: (wide(x) @ w - wide(x) @ w.flip(0)) @ w.T, OUT * COLUMNS),
+    ("sum of outer products", lambda x, w, _: sum(wide(part) @ w for part in x.chunk(2)) @ w.T, OUT * COLUMNS),
+    ("a part in two orders", lambda x, w, _: one_part_twice(x * 3 + 1, w), ROWS * 3 * OUT),
+    ("columns picked behind a chain", lambda x, w, i: (x @ w @ w.T).tanh()[:, i[:2]], COLUMNS * OUT + ROWS * COLUMNS),
+    ("rows picked twice", lambda x, w, i: (x[:2][i % 2].tanh()[i.flip(0)] @ w).relu() @ w.T, 2 * 2 * COLUMNS * OUT),
     ("a matrix picked", lambda x, w, i: x[:, i] @ w, ROWS * COLUMNS * OUT),
 )
 MASKED = (

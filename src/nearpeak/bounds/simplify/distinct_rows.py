@@ -195,10 +195,8 @@ def _of_move(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) ->
 def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
     """Return the rows of an operator that works on each row alone."""
     free, axis = _free(graph, node), moved_axis(node)
-    if axis is not None and len(graph[node.inputs[0]].shape) == len(
-        node.shape
-    ):  # it picks along one dimension, whatever stands along the others
-        return tuple(row for row in rows.get(node.inputs[0], ()) if axis not in row.axes)
+    if axis is not None and len(graph[node.inputs[0]].shape) == len(node.shape):
+        return _picked_again(node, axis, rows.get(node.inputs[0], ()))
     known: dict[_Rows, None] = {}
     for place, source in enumerate(node.inputs):
         for row in rows.get(source, ()):
@@ -209,6 +207,16 @@ def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) ->
             if all(set(at) == {-1} or _follows(graph, other, row._replace(axes=at), rows) for other, at in moved):
                 known[row._replace(axes=axes)] = None
     return tuple(known)
+
+
+def _picked_again(node: Node, axis: int, rows: Sequence[_Rows]) -> tuple[_Rows, ...]:
+    """Return the rows of what picks along one dimension: those along others, and of few those few."""
+    extent = node.shape[axis]
+    whole = View((((0, 1, extent),) if extent > 1 else (),), (0,))
+    return tuple(
+        row if axis not in row.axes else _Rows(node.inputs[1], (extent,), row.distinct, (axis,), whole)
+        for row in rows if axis not in row.axes or row.axes == (axis,)
+    )  # fmt: skip
 
 
 def _free(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
