@@ -66,12 +66,27 @@ def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Pat
         needed_elements = patterns.either(*requests.get(number, chosen))
         if needed_elements is not None:
             needed[number] = needed_elements
-        inputs = graph[number].inputs
-        picks = graph[number].kind == "product" and any(picked_dimensions(graph, source) for source in inputs)
-        target = choices if picks or number not in requests else requests
-        for place, source in enumerate(inputs):
+        tables = _tables(graph, number)
+        for place, source in enumerate(graph[number].inputs):
+            target = choices if place in tables or number not in requests else requests
             target.setdefault(source, []).append(reader.needed_of(number, needed_elements, place))
     return ElementKnowledge(reader.filled, needed)
+
+
+def _tables(graph: Graph, number: int) -> set[int]:
+    """Return the positions of the factors of a product from which others pick."""
+    node = graph[number]
+    if not isinstance(node.options, Product):
+        return set()
+    every = node.options.labels
+    picked = [
+        {labels[axis] for axis in picked_dimensions(graph, source)}
+        for source, labels in zip(node.inputs, every, strict=True)
+    ]
+    return {
+        place for place, labels in enumerate(every)
+        if any(along.intersection(labels) for at, along in enumerate(picked) if at != place)
+    }  # fmt: skip
 
 
 def tells(graph: Graph, live: Sequence[int]) -> bool:
