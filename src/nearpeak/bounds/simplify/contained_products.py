@@ -1,10 +1,10 @@
 """Products that another product of the step holds: the same sums transposed, in another shape, or a part of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import gcd, prod
 from typing import NamedTuple
 
-from nearpeak.bounds.simplify.affine_views import View
+from nearpeak.bounds.simplify.affine_views import View, composed
 from nearpeak.bounds.simplify.product_sums import Product, contracts
 from nearpeak.bounds.simplify.value_graph import Graph
 
@@ -25,19 +25,30 @@ class _Sums(NamedTuple):
     """Extents of the dimensions of the result, by how they move through the sources."""
 
 
+class _Seen(NamedTuple):
+    """What a node is a view or a part of."""
+
+    source: int
+    """Number of that."""
+    options: View | None
+    """How the node sees it; none where it is the node itself."""
+    shape: tuple[int, ...]
+    """Its extents."""
+
+
 def contained(graph: Graph, live: Sequence[int]) -> set[int]:
     """Return the products of which all elements are among those of another live product."""
     alike: dict[tuple[int, ...], list[int]] = {}
+    parts = _parts(graph, live)
     for number in live:
         node = graph[number]
         if contracts(node):
-            sources = (graph[n].inputs[0] if graph[n].kind == "view" else n for n in node.inputs)
-            alike.setdefault(tuple(sorted(sources)), []).append(number)
+            alike.setdefault(tuple(sorted(_seen(graph, n, parts).source for n in node.inputs)), []).append(number)
     inner: set[int] = set()
     for numbers in alike.values():
         wholes: list[_Sums] = []
         for number in sorted(numbers, key=lambda n: -prod(graph[n].shape)) if len(numbers) > 1 else ():
-            sums = _sums(graph, number)
+            sums = _sums(graph, number, parts)
             if any(_holds(whole, sums) for whole in wholes):
                 inner.add(number)
             else:
@@ -45,16 +56,51 @@ def contained(graph: Graph, live: Sequence[int]) -> set[int]:
     return inner
 
 
-def _sums(graph: Graph, number: int) -> _Sums:
+def _parts(graph: Graph, live: Sequence[int]) -> dict[int, _Seen]:
+    """Return the element-wise results that are parts, as all their operands are the same part of something.
+
+    The wholes need not be nodes: numbers below 0 stand for them.
+    """
+    parts: dict[int, _Seen] = {}
+    wholes: dict[Hashable, int] = {}
+    for number in live:
+        node = graph[number]
+        if node.kind not in ("pointwise", "add"):
+            continue
+        every = [_seen(graph, operand, parts) for operand in node.inputs]
+        fixed = [graph[operand].kind == "constant" for operand in node.inputs]
+        moved = [seen for seen, is_fixed in zip(every, fixed, strict=True) if not is_fixed]
+        if moved and moved[0].options is not None and all(seen.options == moved[0].options for seen in moved):
+            operands = [(is_fixed, graph[seen.source].options if is_fixed else seen.source)
+                        for seen, is_fixed in zip(every, fixed, strict=True)]  # fmt: skip
+            key = (node.kind, node.options, *(sorted(operands) if node.kind == "add" else operands))
+            parts[number] = moved[0]._replace(source=wholes.setdefault(key, -1 - len(wholes)))
+    return parts
+
+
+def _seen(graph: Graph, number: int, parts: Mapping[int, _Seen]) -> _Seen:
+    """Return what a node is a view or a part of; itself where it is neither."""
+    node = graph[number]
+    if number in parts or not isinstance(node.options, View):
+        return parts.get(number, _Seen(number, None, node.shape))
+    (source,) = node.inputs
+    whole = parts.get(source)
+    if whole is None or whole.options is None:
+        return _Seen(source, node.options, graph[source].shape)
+    options = composed(node.options, whole.options, whole.shape)
+    return _Seen(number, None, node.shape) if options is None else whole._replace(options=options)
+
+
+def _sums(graph: Graph, number: int, parts: Mapping[int, _Seen]) -> _Sums:
     node = graph[number]
     assert isinstance(node.options, Product)
     operands = []
     for operand, labels in zip(node.inputs, node.options.labels, strict=True):
-        source, starts = operand, (0,) * len(graph[operand].shape)
+        source, options, _ = _seen(graph, operand, parts)
+        starts: tuple[int, ...] = (0,) * len(graph[operand].shape)
         groups: Sequence[tuple[Run, ...]] = [((axis, 1, n),) for axis, n in enumerate(graph[operand].shape)]
-        if isinstance(graph[operand].options, View):
-            (source,) = graph[operand].inputs
-            groups, starts = graph[operand].options.groups, tuple(graph[operand].options.starts)
+        if options is not None:
+            groups, starts = options.groups, tuple(options.starts)
         operands.append((source, starts, dict(zip(labels, groups, strict=True))))
     operands.sort(key=lambda operand: operand[:2])
     summed: dict[frozenset[Side], int] = {}
