@@ -62,6 +62,19 @@ CASES = (
     ("a part in two orders", lambda x, w, _: one_part_twice(x * 3 + 1, w), ROWS * 3 * OUT),
     ("columns picked behind a chain", lambda x, w, i: (x @ w @ w.T).tanh()[:, i[:2]], COLUMNS * OUT + ROWS * COLUMNS),
     ("rows picked twice", lambda x, w, i: (x[:2][i % 2].tanh()[i.flip(0)] @ w).relu() @ w.T, 2 * 2 * COLUMNS * OUT),
+    (
+        "an identity and repeated rows",
+        lambda x, w, _: torch.eye(3 * ROWS).to(x) @ x.repeat(3, 1) @ w,
+        ROWS * COLUMNS * OUT,
+    ),
+    ("a scaled identity", lambda x, w, _: x @ torch.diag(torch.full((COLUMNS,), 2.0)).to(x) @ w, ROWS * COLUMNS * OUT),
+    (
+        "an identity between triangles",
+        lambda x, w, _: x @ torch.ones(COLUMNS, COLUMNS).tril().triu().to(x) @ w,
+        ROWS * COLUMNS * OUT,
+    ),
+    ("a triangle", lambda x, w, _: x @ (torch.ones(COLUMNS, COLUMNS).to(x).triu() @ w), ROWS * COLUMNS * OUT),
+    ("blocks of an identity", lambda x, w, _: torch.kron(torch.eye(2).to(x), x[:, :4]) @ w, ROWS * COLUMNS * OUT),
     ("a matrix picked", lambda x, w, i: x[:, i] @ w, ROWS * COLUMNS * OUT),
 )
 MASKED = (

@@ -101,7 +101,7 @@ def merged(graph: Graph, outer: Term, position: int, inner: Term) -> Term | None
             parts = [label]
             if len(split_factors) > 1:
                 parts = [graph.label() for _ in split_factors]
-                outer = _split(outer, label, dict(zip(parts, (n for _, _, n in split_factors), strict=True)))
+                outer = divided(outer, label, dict(zip(parts, (n for _, _, n in split_factors), strict=True)))
             for part, (index, times, _) in zip(parts, split_factors, strict=True):
                 digit_moves[index].append((part, times))
         begins = [0] * len(labels)
@@ -118,7 +118,7 @@ def merged(graph: Graph, outer: Term, position: int, inner: Term) -> Term | None
     return Term((*outer.operands, *operands), outer.axes, {**outer.sizes, **sizes}, outer.factor * inner.factor)
 
 
-def _split(term: Term, label: int, parts: Mapping[int, int]) -> Term:
+def divided(term: Term, label: int, parts: Mapping[int, int]) -> Term:
     """Return the term with `label` replaced by several that together run through the same positions."""
     strides = {part: prod(list(parts.values())[place + 1 :]) for place, part in enumerate(parts)}
 
@@ -172,7 +172,7 @@ def placed(graph: Graph, term: Term, dtype: str) -> int | None:
     if parts is not None:
         label, extents = parts
         fresh = max(term.sizes) + 1
-        return placed(graph, _split(term, label, {fresh + place: n for place, n in enumerate(extents)}), dtype)
+        return placed(graph, divided(term, label, {fresh + place: n for place, n in enumerate(extents)}), dtype)
     factor *= prod(term.sizes[label] for label in absent)
     return _outer(graph, operands, term, factor, dtype)
 
@@ -343,7 +343,7 @@ def _apart(graph: Graph, term: Term) -> Term:
             if repeats and label not in split and all(_is_still(graph, *other, label) for other in others):
                 split.add(label)
                 fresh = max(term.sizes) + 1
-                term = _split(term, label, {fresh + part: n for part, (_, _, n) in enumerate(group)})
+                term = divided(term, label, {fresh + part: n for part, (_, _, n) in enumerate(group)})
     return term
 
 

@@ -1,0 +1,104 @@
+"""A product with a multiple of the identity matrix is its other factor, scaled."""
+
+from collections.abc import Sequence
+from math import prod
+
+from nearpeak.bounds.simplify.affine_views import Factor, View
+from nearpeak.bounds.simplify.product_sums import Product, Term, contracts, divided, opened, placed
+from nearpeak.bounds.simplify.rewrites import Rewrite
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
+from nearpeak.bounds.value_facts.call_operands import packet
+
+_MAKERS = ("diag_embed", "tril", "triu")
+"""Operators that leave a diagonal of what they are given: the first one alone, the others together."""
+
+
+def _rule(graph: Graph, node: Node) -> int | None:
+    if not contracts(node):
+        return None
+    assert isinstance(node.options, Product)
+    for place, number in enumerate(node.inputs):
+        source, groups = number, tuple(((axis, 1, n),) for axis, n in enumerate(graph[number].shape))
+        if isinstance(graph[number].options, View) and not any(graph[number].options.starts):
+            (source,), groups = graph[number].inputs, graph[number].options.groups
+        scale = _scale(graph, source)
+        if scale is None or (term := _without(graph, node, place, groups, graph[source].shape[0])) is None:
+            continue
+        return placed(graph, term._replace(factor=term.factor * scale), node.dtype)
+    return None
+
+
+def _scale(graph: Graph, number: int) -> float | None:
+    """Return the number on the diagonal of a multiple of the identity matrix; none of others."""
+    node = graph[number]
+    stated = node.options
+    if not isinstance(stated, OperatorCall) or len(node.shape) != 2 or node.shape[0] != node.shape[1]:
+        return None
+    if packet(stated.name) == "eye":
+        return 1.0
+    names, source = [], node
+    while isinstance(source.options, OperatorCall) and (name := packet(source.options.name)) in _MAKERS:
+        if source.options.value("offset") or source.options.value("diagonal"):
+            return None
+        names.append(name)
+        source = graph[source.inputs[0]]
+    is_diagonal = names == ["diag_embed"] or sorted(names) == ["tril", "triu"]
+    return float(source.options) if is_diagonal and source.kind == "constant" else None
+
+
+def _without(
+    graph: Graph, node: Node, place: int, groups: Sequence[Sequence[Factor]], extent: int
+) -> Term | None:  # fmt: skip
+    """Return a product without an identity, whose rows and columns become one label; none where both are left.
+
+    Args:
+        groups: how the dimensions of that factor run through the matrix of so many rows.
+    """
+    term = opened(graph, node)
+    _, index = term.operands[place]
+    rest = (*term.operands[:place], *term.operands[place + 1 :])
+    sides: list[list[tuple[int, int, int]]] = [[], []]
+    for (_, ((label, _),)), group in zip(index, groups, strict=True):
+        if len(group) > 1 or any(axis < 0 for axis, _, _ in group):
+            return None
+        for axis, step, n in group:
+            sides[axis].append((step, n, label))
+    rows, columns = (sorted(side, reverse=True) for side in sides)
+    if not all(_is_whole(side, extent) for side in (rows, columns)):
+        return None
+    out = {label for axis in term.axes for label in axis}
+    for kept, gone in ((rows, columns), (columns, rows)):
+        if any(label in out for _, _, label in gone):
+            continue
+        left, right = (tuple((n, label) for _, n, label in side) for side in (kept, gone))
+        return _joined(term._replace(operands=rest), left, right)
+    return None
+
+
+def _is_whole(side: Sequence[tuple[int, int, int]], extent: int) -> bool:
+    """Say whether labels run through a dimension of that extent together, each position once."""
+    steps = all(step == prod(n for _, n, _ in side[place + 1 :]) for place, (step, _, _) in enumerate(side))
+    return steps and prod(n for _, n, _ in side) == extent
+
+
+def _joined(
+    term: Term, kept: Sequence[tuple[int, int]], gone: Sequence[tuple[int, int]]
+) -> Term | None:  # fmt: skip
+    """Return the term with two sequences of labels, with their extents, made one; none where extents do not meet."""
+    if len(gone) == 1:
+        return divided(term, gone[0][1], {label: extent for extent, label in kept})
+    if len(kept) == 1:
+        return divided(term, kept[0][1], {label: extent for extent, label in gone})
+    if [extent for extent, _ in kept] != [extent for extent, _ in gone]:
+        return None
+    for (extent, label), (_, other) in zip(kept, gone, strict=True):
+        term = divided(term, other, {label: extent})
+    return term
+
+
+REWRITE = Rewrite(
+    kinds=("product",),
+    rule=_rule,
+    text="a product with the identity matrix is its other factor",
+    sound="values are finite (A8): zeros of the identity leave nothing of what they multiply",
+)
