@@ -8,7 +8,7 @@ from nearpeak.base.garbage_collection import collector_paused
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
-from nearpeak.bounds.simplify.live_elements import alive, tells
+from nearpeak.bounds.simplify.live_elements import alive, picks_all, tells
 from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
 from nearpeak.bounds.simplify.product_counts import by_call, product_costs, products_of, spared
 from nearpeak.bounds.simplify.recurrent_inputs import RECURRENT_LIFTS
@@ -107,8 +107,12 @@ def _counted(
     used = used_products(graph, live, needed, {number: formed_cost.products for number, formed_cost in formed.items()})
     spare += [Saving("unused_steps", call, counts) for call, counts in used.items()]
     read = initial_bytes(graph, live, {})
-    if known is not None and (less := initial_bytes(graph, live, known.needed)) != read:
-        return less, done, [*spare, Saving("unread_elements", -1, (0, 0))]
+    if known is not None:
+        touched = (
+            alive(graph, live, roots, patterns, may_repeat=True).needed if picks_all(graph, live) else known.needed
+        )
+        if (less := initial_bytes(graph, live, touched)) != read:
+            return less, done, [*spare, Saving("unread_elements", -1, (0, 0))]
     return read, done, spare
 
 

@@ -194,7 +194,9 @@ def _of_move(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) ->
 
 def _of_call(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
     """Return the rows of an operator that works on each row alone."""
-    free, axis = _free(graph, node), moved_axis(node)
+    free, axis = free_dimensions(graph, node), moved_axis(node)
+    if is_steps(node):  # rows of the inputs and of the first states
+        free = {1: {0: 1} | dict.fromkeys(range(1, 1 + node.options.value("states")), 0)}
     if axis is not None and len(graph[node.inputs[0]].shape) == len(node.shape):
         return _picked_again(node, axis, rows.get(node.inputs[0], ()))
     known: dict[_Rows, None] = {}
@@ -217,15 +219,6 @@ def _picked_again(node: Node, axis: int, rows: Sequence[_Rows]) -> tuple[_Rows, 
         row if axis not in row.axes else _Rows(node.inputs[1], (extent,), row.distinct, (axis,), whole)
         for row in rows if axis not in row.axes or row.axes == (axis,)
     )  # fmt: skip
-
-
-def _free(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
-    """Return the independent dimensions of a result by `free_dimensions`; of a recurrent layer's steps, the rows."""
-    if not is_steps(node):
-        return free_dimensions(graph, node)
-    assert isinstance(node.options, OperatorCall)
-    states = range(1, 1 + int(str(node.options.value("states"))))
-    return {1: {0: 1} | dict.fromkeys(states, 0)}
 
 
 def _share(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[int, int] | None:

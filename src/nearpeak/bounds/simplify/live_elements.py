@@ -47,13 +47,17 @@ class ElementKnowledge(NamedTuple):
     """Elements that something needs."""
 
 
-def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns) -> ElementKnowledge:
+def alive(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, *, may_repeat: bool = False
+) -> ElementKnowledge:
     """Return what is known about the elements of live nodes.
 
     Args:
         live: nodes in rising order, inputs before what uses them.
+        may_repeat: as many rows as a table has, picked by position, may all be the same one, as they may for reads;
+            work is done for each position.
     """
-    reader = _Reader(graph, patterns)
+    reader = _Reader(graph, patterns, may_repeat)
     for number in live:
         elements = patterns.both(graph.facts.get((number, "zero")), reader.filled_of(number))
         if elements is not None:
@@ -87,6 +91,17 @@ def _tables(graph: Graph, number: int) -> set[int]:
         place for place, labels in enumerate(every)
         if any(along.intersection(labels) for at, along in enumerate(picked) if at != place)
     }  # fmt: skip
+
+
+def picks_all(graph: Graph, live: Sequence[int]) -> bool:
+    """Say whether some rows by position are as many as their table has."""
+    return any(_covers_table(graph[number]) for number in live)
+
+
+def _covers_table(node: Node) -> bool:
+    """Say whether a node picks at least as many rows by position as there are."""
+    is_rows = isinstance(node.options, OperatorCall) and node.options.name == ONE_HOT_ROWS
+    return is_rows and prod(node.shape[:-1]) >= node.shape[-1]
 
 
 def tells(graph: Graph, live: Sequence[int]) -> bool:
@@ -143,8 +158,8 @@ def _is_padded(graph: Graph, number: int) -> bool:
 class _Reader:
     """Propagation of nonzero and needed elements through each kind of node."""
 
-    def __init__(self, graph: Graph, patterns: Patterns) -> None:
-        self._graph, self._patterns = graph, patterns
+    def __init__(self, graph: Graph, patterns: Patterns, may_repeat: bool) -> None:
+        self._graph, self._patterns, self._may_repeat = graph, patterns, may_repeat
         self.filled: dict[int, ElementSet] = {}
 
     def filled_of(self, number: int) -> ElementSet:
@@ -251,8 +266,7 @@ class _Reader:
         """
         dimensions_, node = picked_dimensions(self._graph, number), self._graph[number]
         source = self._graph[node.inputs[0]] if node.kind == "view" else node
-        is_rows = isinstance(source.options, OperatorCall) and source.options.name == ONE_HOT_ROWS
-        if is_rows and prod(source.shape[:-1]) >= source.shape[-1]:
+        if not self._may_repeat and _covers_table(source):
             return None
         return self._patterns.first(node.shape, dimensions_) if dimensions_ else None
 

@@ -1,6 +1,6 @@
 """A product with a multiple of the identity matrix is its other factor, scaled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from nearpeak.bounds.simplify.affine_views import Factor, View
@@ -18,7 +18,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
         return None
     assert isinstance(node.options, Product)
     for place, number in enumerate(node.inputs):
-        source, groups = number, tuple(((axis, 1, n),) for axis, n in enumerate(graph[number].shape))
+        source, groups = number, tuple(((axis, 1, size),) for axis, size in enumerate(graph[number].shape))
         if isinstance(graph[number].options, View) and not any(graph[number].options.starts):
             (source,), groups = graph[number].inputs, graph[number].options.groups
         scale = _scale(graph, source)
@@ -61,37 +61,34 @@ def _without(
     for (_, ((label, _),)), group in zip(index, groups, strict=True):
         if len(group) > 1 or any(axis < 0 for axis, _, _ in group):
             return None
-        for axis, step, n in group:
-            sides[axis].append((step, n, label))
+        for axis, step, size in group:
+            sides[axis].append((step, size, label))
     rows, columns = (sorted(side, reverse=True) for side in sides)
     if not all(_is_whole(side, extent) for side in (rows, columns)):
         return None
     out = {label for axis in term.axes for label in axis}
-    for kept, gone in ((rows, columns), (columns, rows)):
-        if any(label in out for _, _, label in gone):
-            continue
-        left, right = (tuple((n, label) for _, n, label in side) for side in (kept, gone))
-        return _joined(term._replace(operands=rest), left, right)
+    for left, gone in ((rows, columns), (columns, rows)):
+        if not any(label in out for _, _, label in gone):
+            extents = ({label: size for _, size, label in side} for side in (left, gone))
+            return _joined(term._replace(operands=rest), *extents)
     return None
 
 
 def _is_whole(side: Sequence[tuple[int, int, int]], extent: int) -> bool:
     """Say whether labels run through a dimension of that extent together, each position once."""
-    steps = all(step == prod(n for _, n, _ in side[place + 1 :]) for place, (step, _, _) in enumerate(side))
-    return steps and prod(n for _, n, _ in side) == extent
+    steps = all(step == prod(size for _, size, _ in side[place + 1 :]) for place, (step, _, _) in enumerate(side))
+    return steps and prod(size for _, size, _ in side) == extent
 
 
-def _joined(
-    term: Term, kept: Sequence[tuple[int, int]], gone: Sequence[tuple[int, int]]
-) -> Term | None:  # fmt: skip
-    """Return the term with two sequences of labels, with their extents, made one; none where extents do not meet."""
+def _joined(term: Term, left: Mapping[int, int], gone: Mapping[int, int]) -> Term | None:
+    """Return the term with two sequences of labels, extents by label, made one; none where extents do not meet."""
     if len(gone) == 1:
-        return divided(term, gone[0][1], {label: extent for extent, label in kept})
-    if len(kept) == 1:
-        return divided(term, kept[0][1], {label: extent for extent, label in gone})
-    if [extent for extent, _ in kept] != [extent for extent, _ in gone]:
+        return divided(term, next(iter(gone)), left)
+    if len(left) == 1:
+        return divided(term, next(iter(left)), gone)
+    if list(left.values()) != list(gone.values()):
         return None
-    for (extent, label), (_, other) in zip(kept, gone, strict=True):
+    for (label, extent), other in zip(left.items(), gone, strict=True):
         term = divided(term, other, {label: extent})
     return term
 
@@ -101,4 +98,5 @@ REWRITE = Rewrite(
     rule=_rule,
     text="a product with the identity matrix is its other factor",
     sound="values are finite (A8): zeros of the identity leave nothing of what they multiply",
+    shown=False,
 )
