@@ -146,6 +146,18 @@ def diagonal_of_product(draw: random.Random, rows: int, columns: int) -> Pair:
 
 
 @kind
+def part_of_attention(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Heads, queries and value columns that something needs of an attention."""
+    q, k, v = (drawn(draw, 2, 4, 24, 16) for _ in range(3))
+    heads, queries, wide = slice(draw.choice((2, 4))), slice(None, 24, draw.choice((1, 3))), slice(draw.choice((6, 16)))
+    attend = F.scaled_dot_product_attention
+    return Pair(
+        lambda _, q, k, v: attend(q, k, v)[:, heads, queries, wide],
+        lambda _, q, k, v: attend(q[:, heads, queries], k[:, heads], v[:, heads, :, wide]), (q, k, v),
+    )  # fmt: skip
+
+
+@kind
 def picked_queries(draw: random.Random, rows: int, columns: int) -> Pair:
     """Rows picked of an attention, by data, in steps, or the last one."""
     q, k, v = (drawn(draw, 2, 4, 24, 16) for _ in range(3))

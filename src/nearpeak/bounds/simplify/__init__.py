@@ -10,7 +10,7 @@ from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.live_elements import alive, picks_all, tells
 from nearpeak.bounds.simplify.picked_rows import PICKED_LIFTS
-from nearpeak.bounds.simplify.product_counts import by_call, product_costs, products_of, spared
+from nearpeak.bounds.simplify.product_counts import by_call, part_shares, product_costs, products_of, spared
 from nearpeak.bounds.simplify.recurrent_inputs import RECURRENT_LIFTS
 from nearpeak.bounds.simplify.recurrent_parts import used_products
 from nearpeak.bounds.simplify.remaining_work import arithmetic, initial_bytes
@@ -103,7 +103,8 @@ def _counted(
     formed = product_costs(graph, live, roots, patterns, known)
     calls = by_call(graph, live, formed, call_works, known)
     needed = {} if known is None else known.needed
-    done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls), needed), spared(calls, call_works)
+    shares = {} if known is None else part_shares(graph, live, known)
+    done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls), shares), spared(calls, call_works)
     used = used_products(graph, live, needed, {number: formed_cost.products for number, formed_cost in formed.items()})
     spare += [Saving("unused_steps", call, counts) for call, counts in used.items()]
     read = initial_bytes(graph, live, {})

@@ -14,6 +14,7 @@ from nearpeak.bounds.simplify.live_products import chains_of_needed, live_produc
 from nearpeak.bounds.simplify.operand_facts import is_weights
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.product_sums import contracts
+from nearpeak.bounds.simplify.recurrent_parts import is_steps, used_share
 from nearpeak.bounds.simplify.repeated_chains import chains
 from nearpeak.bounds.simplify.resampled_products import resampled_products
 from nearpeak.bounds.simplify.rewrite_search import Saving
@@ -203,31 +204,45 @@ def _solved(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]
     return solved
 
 
+def part_shares(graph: Graph, live: Sequence[int], known: ElementKnowledge) -> dict[int, tuple[int, int]]:
+    """Return how many of how many products are needed of recurrent steps and parts of attentions that are nodes."""
+    shares = {}
+    for number in live:
+        if number in graph.parts and is_steps(graph[number]):
+            shares[number] = used_share(graph, number, known.needed.get(number))
+        elif number in graph.parts and is_attention(graph[number]):
+            most, whole = _spared_pairs(graph, number, known)
+            shares[number] = (max(0, whole - most), max(1, whole))
+    return shares
+
+
 def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | None) -> dict[int, int]:
     """Return by call of an attention the products that rows of zeros, or what nothing needs, spare at most."""
-    spared_products: dict[int, int] = {}
-    for number in live if known is not None else ():
-        node = graph[number]
-        if number not in graph.owner or not is_attention(node):
-            continue
-        assert known is not None
-        query, key, value = (graph[source].shape for source in node.inputs[:3])
-        zero = [_zero_rows(known.filled.get(source), shape[:-1]) for source, shape in zip(
-            node.inputs[:3], (query, key, value), strict=True)]  # fmt: skip
-        met, most = np.full(query[2], key[2]), 0
-        if is_causal(graph, node):
-            met = np.arange(1, key[2] + 1)
-        if (needed := known.needed.get(number)) is not None:
-            rows = needed.array.any(axis=-1, keepdims=True)
-            zero[0] = zero[0] | ~rows[..., 0]
-            columns = rows & ~needed.array
-            most = int((columns * met[:, None]).sum()) * (prod(query[:2]) // prod(columns.shape[:2]))
-        shared = query[1] // max(key[1], 1)
-        most += int((zero[0] * met).sum()) * (key[3] + value[3])
-        most += query[2] * shared * (int(zero[1].sum()) * key[3] + int(zero[2].sum()) * value[3])
-        if most:
-            spared_products[graph.owner[number]] = most
-    return spared_products
+    if known is None:
+        return {}
+    every = (number for number in live if number in graph.owner and is_attention(graph[number]))
+    spared_products = {graph.owner[number]: _spared_pairs(graph, number, known)[0] for number in every}
+    return {call: most for call, most in spared_products.items() if most}
+
+
+def _spared_pairs(graph: Graph, number: int, known: ElementKnowledge) -> tuple[int, int]:
+    """Return the products of an attention that are spared at most, and all of them."""
+    node = graph[number]
+    query, key, value = (graph[source].shape for source in node.inputs[:3])
+    zero = [_zero_rows(known.filled.get(source), shape[:-1]) for source, shape in zip(
+        node.inputs[:3], (query, key, value), strict=True)]  # fmt: skip
+    met, most = np.full(query[2], key[2]), 0
+    if is_causal(graph, node):
+        met = np.arange(1, key[2] + 1)
+    if (needed := known.needed.get(number)) is not None:
+        rows = needed.array.any(axis=-1, keepdims=True)
+        zero[0] = zero[0] | ~rows[..., 0]
+        columns = rows & ~needed.array
+        most = int((columns * met[:, None]).sum()) * (prod(query[:2]) // prod(columns.shape[:2]))
+    shared = query[1] // max(key[1], 1)
+    most += int((zero[0] * met).sum()) * (key[3] + value[3])
+    most += query[2] * shared * (int(zero[1].sum()) * key[3] + int(zero[2].sum()) * value[3])
+    return most, prod(query[:2]) * int(met.sum()) * (key[3] + value[3])
 
 
 def _zero_rows(filled: ElementSet, shape: tuple[int, ...]) -> Any:

@@ -10,7 +10,6 @@ from nearpeak.bounds.simplify.element_patterns import ElementSet
 from nearpeak.bounds.simplify.operand_facts import carrier_of_node
 from nearpeak.bounds.simplify.product_counts import NOTHING, ProductCost
 from nearpeak.bounds.simplify.product_orders import cost
-from nearpeak.bounds.simplify.recurrent_parts import is_steps, used_share
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
 from nearpeak.bounds.value_facts.carriers import level_of, narrowed_products
@@ -26,14 +25,14 @@ _MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "
 
 def arithmetic(
     graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str,
-    products: tuple[Mapping[int, ProductCost], Mapping[int, ProductCost | None]], needed: Mapping[int, ElementSet],
+    products: tuple[Mapping[int, ProductCost], Mapping[int, ProductCost | None]], shares: Mapping[int, tuple[int, int]],
 ) -> Work:  # fmt: skip
     """Return the arithmetic of the live nodes.
 
     Args:
         works: work of each call by position, with that of the calls that belong to it.
         products: what each product takes, and the products of each call.
-        needed: elements that something needs, where that is known.
+        shares: how many of how many products are needed of nodes that do a part of a call, where these are fewer.
 
     A node that a call made stands for what that call does: its products where the node is one, the rest once. Nodes
     that do a part of it do no more than all of it together.
@@ -54,7 +53,7 @@ def arithmetic(
             continue
         if number in graph.parts:
             call, elements, of = graph.parts[number]
-            used = used_share(graph, number, needed.get(number)) if is_steps(node) else (1, 1)
+            used = shares.get(number, (1, 1))
             parts[call] = parts.get(call, Fraction(0)) + Fraction(elements * used[0], of * used[1])
             continue
         _gather(total, _computed(graph, node, formed.get(number)))
