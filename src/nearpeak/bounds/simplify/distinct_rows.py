@@ -117,12 +117,15 @@ def _picked(
     """Return the rows of a product that picks from a table with fewer rows than it has, or with fewer distinct ones."""
     for place, (number, labels) in enumerate(factors):
         picked = picked_dimensions(graph, number)
-        if len(picked) != 1 or labels[picked[0]] in out:
+        if not picked or any(labels[axis] in out for axis in picked):
             continue
         along = [label for axis, label in enumerate(labels) if axis not in picked]
         shape = tuple(n for axis, n in enumerate(graph[number].shape) if axis not in picked)
         left = [factor for at, factor in enumerate(factors) if at != place]
-        distinct = min([graph[number].shape[picked[0]], *_distinct(left, labels[picked[0]], rows)])
+        used = [axis for axis in picked if any(labels[axis] in other for _, other in left)]  # else it repeats rows
+        distinct = prod(graph[number].shape[axis] for axis in used)
+        if len(used) == 1:
+            distinct = min([distinct, *_distinct(left, labels[used[0]], rows)])
         if set(along) <= set(out) and prod(shape) > distinct and all(set(other).isdisjoint(along) for _, other in left):
             groups = tuple(((axis, 1, n),) if n > 1 else () for axis, n in enumerate(shape))
             view = View(groups, (0,) * len(along))
