@@ -4,6 +4,8 @@ import pytest
 from tests.unit.traces.executed.small_traces import BASE_US, complete, launched, mark, steps_of_kernels, written
 
 from nearpeak.errors import SpecError
+from nearpeak.reports.trace.steps_headline import headline_of
+from nearpeak.targets import target_of
 from nearpeak.traces import NO_ROW, read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
 from nearpeak.traces.findings import report_of
@@ -168,3 +170,42 @@ def test_launches_that_the_device_had_not_come_to_or_that_a_graph_captures_are_n
     captured.append(complete("cuda_runtime", "cudaStreamBeginCapture", 650, 1))
     for name, kept in (("late", late), ("captured", captured)):
         assert "work" not in executed_of(read_trace(written(tmp_path / f"{name}.json", kept))).missing
+
+
+def test_device_events_without_length_are_not_called_absent(tmp_path):
+    events = steps_of_kernels(2, 5, {0: 90}, 100)
+    for event in events:
+        if event["cat"] == "kernel":
+            event["dur"] = 0
+    with pytest.raises(SpecError, match="has 10 device events, all of length 0"):
+        executed_of(read_trace(written(tmp_path / "t.json", events)))
+
+
+def test_marks_without_length_end_the_step_before_them(tmp_path):
+    events = steps_of_kernels(4, 5, {0: 90}, 100)
+    for event in events:
+        if event["cat"] == "user_annotation":
+            event["dur"] = 0
+    assert executed_of(read_trace(written(tmp_path / "t.json", events))).step_ns == (500_000,) * 3
+
+
+def test_work_that_ends_long_after_its_marks_is_told_beside_them(tmp_path):
+    events = steps_of_kernels(4, 5, {0: 90}, 100)
+    for event in events:
+        if event["cat"] == "kernel":
+            event["ts"] += 5_000_000
+    report = report_of(executed_of(read_trace(written(tmp_path / "t.json", events))))
+    assert any(note.startswith("the last work of these steps ends 5 s after") for note in report.executed.notes)
+    assert "by their marks) over 4 steps" in headline_of(report)
+
+
+def test_operators_faster_than_their_bound_are_told(tmp_path):
+    product = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
+    events = []
+    for number in range(1, 5):
+        operator = complete("cpu_op", "aten::mm", number * 300 - 20, 20, **product, **{"Concrete Inputs": ["", ""]})
+        events += [operator, *launched("gemm", number * 300, 200 if number < 3 else 20, number)]
+    for name, said in (("all", [True]), ("slow", [])):
+        kept = events if name == "all" else events[:6]
+        executed = executed_of(read_trace(written(tmp_path / f"{name}.json", kept)), target=target_of("h100_sxm"))
+        assert ["faster than the bound" in note for note in executed.notes if "faster" in note] == said

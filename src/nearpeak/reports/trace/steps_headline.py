@@ -26,8 +26,10 @@ def _time(executed: Executed) -> str:
     time = show(executed.mean_step_s, "s")
     if not executed.steps_found:
         return f"{time} in the window, in which no steps are marked, {busy}"
-    low, high = (show(length * 1e-9, "s") for length in (min(executed.step_ns), max(executed.step_ns)))
-    spread = f" ({low} to {high})" if low != high else ""
+    least_ns, most_ns = min(executed.step_ns), max(executed.step_ns)
+    low, high = show(least_ns * 1e-9, "s"), show(most_ns * 1e-9, "s")
+    by_marks = "" if least_ns <= executed.mean_step_s * 1e9 <= most_ns else " by their marks"  # work may end after them
+    spread = f" ({low}{f' to {high}' if low != high else ''}{by_marks})" if low != high or low != time else ""
     return f"{time} a step{spread} over {counted(len(executed.step_ns), 'step')}, {busy}"
 
 

@@ -102,6 +102,8 @@ def _matched(report: TraceReport) -> str:
     busy = executed.timeline.busy_ns
     if "shapes" in executed.missing:
         return f"unmatched: all device time; {executed.missing['shapes']}"
+    if not executed.unmatched_ns:
+        return "matched: all time of kernels has a case behind it"
     share = executed.unmatched_ns / busy if busy else 0.0
     time = _per_step(executed, executed.unmatched_ns)
     whole = "a step" if executed.steps_found else "the window"

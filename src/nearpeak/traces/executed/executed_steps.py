@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from nearpeak.traces.executed.lost_work import MOST_LOST, lost_launches
 from nearpeak.traces.executed.step_sample import Sample, sample_of
 from nearpeak.traces.executed.timeline_picture import picture_of
 from nearpeak.traces.executed.trace_devices import working_devices
-from nearpeak.traces.executed.trace_notes import cut_of, notes_of
+from nearpeak.traces.executed.trace_notes import cut_of, notes_of, of_bounds
 from nearpeak.traces.reading.stream_order import EARLY
 from nearpeak.traces.timeline.critical_path import critical_path
 from nearpeak.traces.timeline.device_time import Communication, end_to_end, timelines
@@ -60,7 +61,8 @@ def executed_of(
         SpecError: nothing in the trace is work of a device, nor of the CPU in its place.
     """
     if devices := working_devices(trace):
-        return _executed(trace, devices[0] if device is None else device, target, name)
+        executed = _executed(trace, devices[0] if device is None else device, target, name)
+        return replace(executed, notes=(*executed.notes, *of_bounds(executed.operators)))
     if (cpu_trace := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
         reason = recording_advice.of_work(trace)
         if (cut := cut_of(trace)) is not None:

@@ -1,6 +1,7 @@
 """Advice on what to record so that a trace holds missing evidence, by trace format."""
 
 from nearpeak.traces import Trace
+from nearpeak.units import counted
 
 _TORCH = "the PyTorch profiler states them"
 _XLA = "XLA's profiler states no device work of a CPU; record on a GPU or TPU (jax.profiler.trace)"
@@ -41,6 +42,8 @@ _HOST = {
 
 def of_work(trace: Trace) -> str:
     """Return why there is no device work, and how to record it."""
+    if work := len(trace.device_rows()):
+        return f"has {counted(work, 'device event')}, {'all' if work > 1 else 'which is'} of length 0; record it again"
     what = "has no device events" if len(trace) else "has no events"
     lost = [loss.line() for loss in trace.header.losses if loss.what in _LOST and loss.kind.startswith(_RECORDS)]
     if lost:  # what was recorded and could not be read is no reason to record again

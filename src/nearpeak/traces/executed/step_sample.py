@@ -56,6 +56,8 @@ def sample_of(trace: Trace, steps: Sequence[Step]) -> Sample:
         (step.start_ns, max(step.end_ns, after.start_ns) if after.index - step.index <= usual else step.end_ns)
         for step, after in pairwise(steps)
     ] + [(steps[-1].start_ns, steps[-1].end_ns)]
+    if len(spans) > 1 and spans[-1][0] == spans[-1][1]:  # a mark without length ends the step before it
+        spans, steps = spans[:-1], steps[:-1]
     lengths = np.array([end - start for start, end in spans])
     counts = _call_counts(trace, spans)
     chosen = _chosen(lengths, counts)

@@ -4,15 +4,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.trace import END, READ_AS_WORK
 from nearpeak.traces import MISSING, Trace
 from nearpeak.traces.executed.step_sample import Sample
 from nearpeak.traces.executed.trace_devices import working_devices
 from nearpeak.traces.timeline.device_time import timelines
-from nearpeak.units import show
+from nearpeak.units import one_or_several, show
 
 _TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
 """How those begin of what a file lacks that change what the figures mean."""
+_FASTER = 0.95
+"""Measured time over bound below which an operator counts as faster: clocks and timers differ by less."""
 _WHOLE_RATIO = 0.9
 """Part of the device's busy time that must be looked into for the rest to go without a word."""
 
@@ -34,6 +37,7 @@ def notes_of(
     yield from _of_devices(trace, device)
     yield from sample.notes
     yield from _of_windows(trace, device, windows)
+    yield from _of_clocks(windows, sample)
     if steps_note:
         yield steps_note
 
@@ -65,6 +69,32 @@ def _of_devices(trace: Trace, device: int) -> Iterator[str]:
 
 def _device_name(number: int | None) -> str:
     return "an unnamed device" if number is None else f"device {number}"
+
+
+def _of_clocks(windows: Sequence[tuple[int, int]], sample: Sample) -> Iterator[str]:
+    """Yield that work ends longer after the last step than all steps take."""
+    (begin, _), (_, end) = sample.spans[0], sample.spans[-1]
+    if (late_ns := windows[-1][1] - end) > end - begin:
+        yield (
+            f"the last work of these steps ends {show(late_ns * 1e-9, 's')} after their marks: the clocks of host and"
+            " device may differ"
+        )
+
+
+def of_bounds(operators: Sequence[ExecutedOperator]) -> Iterator[str]:
+    """Yield how many operators were faster than their bound, which nothing on the device can be."""
+    ratios = {
+        operator: operator.bound_s / operator.measured_s
+        for operator in operators
+        if operator.bound_s and operator.measured_s and operator.measured_s < _FASTER * operator.bound_s
+    }
+    if ratios:
+        fastest = max(ratios, key=lambda operator: ratios[operator])
+        yield (
+            f"{one_or_several(len(ratios), 'operator was', 'operators were')} faster than the bound, at most"
+            f" {ratios[fastest]:.3g} times ({fastest.label}): the device, its clocks or the shapes are not those"
+            " recorded, or the operands were cached"
+        )
 
 
 def _of_windows(trace: Trace, device: int, windows: Sequence[tuple[int, int]]) -> Iterator[str]:

@@ -44,7 +44,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
     if category in _SKIPPED:
         return _SKIPPED[category]
     if phase == "X":
-        return _CATEGORIES.get(category, f"?category {category or 'none'!r}")
+        return _CATEGORIES.get(category, f"?category {repr(category) if category else 'not stated'}")
     if phase in ("i", "I"):
         return EventKind.INSTANT
     if phase == "C":
