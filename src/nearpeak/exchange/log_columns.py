@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from nearpeak.core.runs.telemetry import Channel, Span, Stream, Telemetry
 from nearpeak.errors import SpecError
+from nearpeak.units import one_or_several
+
+_LEAST_W, _MOST_W = -1.0, 1e6
+"""Power that a reading may state: analysers drift a little below 0."""
 
 
 def number(text: str | None, where: str, what: str) -> float:
@@ -26,7 +30,9 @@ def number(text: str | None, where: str, what: str) -> float:
 
 
 def rows_of(text: str, where: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each row of a CSV file by column, with its position; a truncated last row is left out.
+    """Yield each row of a CSV file by column, with its position.
+
+    A header that comes again, as in logs that were appended to, and a truncated last row are left out.
 
     Raises:
         SpecError: a row before the last has not as many cells as the header.
@@ -42,7 +48,9 @@ def rows_of(text: str, where: str) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         if len(row) != len(header):
             raise SpecError(f"{where}:{line}: {len(row)} cells, the header has {len(header)}")
-        yield f"{where}:{line}", dict(zip(header, (cell.strip() for cell in row), strict=True))
+        cells = [cell.strip() for cell in row]
+        if cells != header:
+            yield f"{where}:{line}", dict(zip(header, cells, strict=True))
 
 
 def telemetry_of(
@@ -50,6 +58,8 @@ def telemetry_of(
     *, doubt_ns: int = 0, wall_ns: int = 0, spans: Sequence[Span] = (), note: str = "",
 ) -> Telemetry:  # fmt: skip
     """Return timed readings as telemetry; channels that never change are named in its note.
+
+    A power below 0 or above 1 MW is no reading of a device: it counts as failed, and the note says how many there are.
 
     Args:
         doubt_ns: uncertainty of each time.
@@ -62,6 +72,7 @@ def telemetry_of(
     columns = tuple(zip(*rows, strict=True))
     flat = [c.name for c, values in zip(channels, columns, strict=True) if len(rows) > 2 and len(set(values)) == 1]
     notes = [note] if note else []
+    columns = tuple(_possible(c, values, notes) for c, values in zip(channels, columns, strict=True))
     notes += [f"{name} never changes: was its sensor read?" for name in flat]
     stream = Stream(
         source=source, channels=tuple(channels), before_ns=tuple(t - doubt_ns for t in times_ns),
@@ -71,6 +82,20 @@ def telemetry_of(
         begin_ns=min(times_ns), end_ns=max(times_ns), wall_ns=wall_ns, streams=(stream,), spans=tuple(spans),
         tick_count=len(rows), note="; ".join(notes),
     )  # fmt: skip
+
+
+def _possible(channel: Channel, values: tuple[float, ...], notes: list[str]) -> tuple[float, ...]:
+    """Return readings with NaN for powers that cannot be, and note their number."""
+    if channel.unit != "W":
+        return values
+    wrong = [value for value in values if not (math.isnan(value) or _LEAST_W <= value <= _MOST_W)]
+    if not wrong:
+        return values
+    notes.append(
+        f"{channel.name}: {one_or_several(len(wrong), 'reading', 'readings')} of {len(values)} left out, as no"
+        f" device takes {wrong[0]:g} W"
+    )
+    return tuple(math.nan if value in wrong else value for value in values)
 
 
 Window = tuple[str, float, float, Mapping[str, float]]

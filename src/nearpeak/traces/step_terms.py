@@ -174,7 +174,8 @@ def _named(terms: Sequence[Term], what: str) -> str:
 def _without_findings(scene: Scene, terms: Sequence[Term], what: str, step: str) -> str:
     busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
     unjudged = [term for term in terms if term.is_open]
-    if busy >= HEALTHY_RATIO and [term.name for term in unjudged] == [UNEXPECTED]:
+    timed = scene.executed.states_times
+    if timed and busy >= HEALTHY_RATIO and [term.name for term in unjudged] == [UNEXPECTED]:
         executed, unknown = scene.executed, unjudged[0].share_ratio / busy
         if not executed.target and executed.unmatched_ns:  # what has no case stays unknown with any device
             unknown = executed.unmatched_ns / executed.timeline.busy_ns
@@ -184,6 +185,8 @@ def _without_findings(scene: Scene, terms: Sequence[Term], what: str, step: str)
         )
     if unjudged:
         return f"no conclusion on {what} of {step}: {_named(unjudged, what)}"
+    if not timed:
+        return "no conclusion on idle time, which the file does not state; no rule found a problem in the kernels"
     if busy >= HEALTHY_RATIO:
         return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and no rule found a problem"
     return f"no conclusion: no cause found for {1 - busy:.0%} idle time of {what} of {step}; see the abstentions"

@@ -270,3 +270,33 @@ def test_a_wrong_cell_of_a_vendor_tool_is_named_with_its_line(tmp_path, name, ol
     with pytest.raises(SpecError) as error:
         read_log(made(tmp_path, name, MADE[name].replace(old, new, 1)))
     assert words in str(error.value)
+
+
+def test_a_header_that_comes_again_is_no_reading(tmp_path):
+    once = read_log(made(tmp_path, "nvidia_smi"))
+    header, *rows = MADE["nvidia_smi"].splitlines()
+    again = "\n".join([header, *rows[: len(rows) // 2], header, *rows[len(rows) // 2 :]]) + "\n"
+    assert repr(read_log(made(tmp_path, "nvidia_smi", again)).streams) == repr(once.streams)  # NaN equals nothing
+
+
+def test_a_last_line_that_is_cut_off_or_an_error_is_told(tmp_path):
+    text = MADE["nvidia_smi"] + "Unable to determine the device handle for GPU 0000:01:00.0: Unknown Error\n"
+    found = read_log(made(tmp_path, "nvidia_smi", text))
+    assert found.note.startswith("the last line has fewer cells than the header and is left out")
+    assert "left out" not in read_log(made(tmp_path, "nvidia_smi")).note
+
+
+@pytest.mark.parametrize("power", ["-105.00 W", "1e300 W"])
+def test_a_power_that_cannot_be_is_no_reading(tmp_path, power):
+    text = "timestamp, power.draw [W]\n" + "".join(
+        f"2026/03/01 10:00:0{second}.000, {power if second == 4 else f'{100 + second} W'}\n" for second in range(9)
+    )
+    found = read_log(made(tmp_path, "nvidia_smi", text))
+    assert "1 reading of 9 left out, as no device takes" in found.note
+    assert energies_of(found)[0].energy_j == pytest.approx(832.0)
+
+
+def test_a_cell_in_another_unit_than_its_column_is_refused(tmp_path):
+    text = "timestamp, power.draw [W]\n2026/03/01 10:00:00.000, 100.00 kW\n"
+    with pytest.raises(SpecError, match=r":2: power.draw \[W\] is '100.00 kW'; its column is in W"):
+        read_log(made(tmp_path, "nvidia_smi", text))

@@ -6,6 +6,7 @@ import pytest
 
 from nearpeak.api.trace_analysis import analyze_trace
 from nearpeak.core.traces.trace import EventKind
+from nearpeak.errors import SpecError
 from nearpeak.traces import MISSING, read_trace
 from nearpeak.traces.timeline.trace_steps import steps_of
 
@@ -138,3 +139,9 @@ def test_a_table_is_read_no_further_after_too_many_rows_of_another_width(tmp_pat
     trace = written(tmp_path, "t.csv", "\n".join([head, "1000,2000,hipMalloc", *["x,y"] * 9, "3000,4000,hipFree", ""]))
     assert len(trace) == 1
     assert "rest of the file" in [loss.kind for loss in trace.header.losses]
+
+
+@pytest.mark.parametrize("column", ["Metric Unit", "Metric Value"])
+def test_a_page_of_nsight_compute_without_a_column_names_it(tmp_path, column):
+    with pytest.raises(SpecError, match=f"lacks the column '{column}'"):
+        written(tmp_path, "t.csv", details((0, "Duration", "us", "1")).replace(f'"{column}",', "", 1))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearpeak.core.traces.timeline import Skew, Timeline
+from nearpeak.core.traces.trace import NO_TIMES
 from nearpeak.core.work.case import Case
 
 NOTHING = -1
@@ -276,6 +277,11 @@ class Executed:
     def window_ns(self) -> int:
         """Return the time of all steps looked at."""
         return self.timeline.span_ns
+
+    @property
+    def states_times(self) -> bool:
+        """Say whether the file states when work ran; else it is placed end to end, and no idle time is known."""
+        return not any(note.startswith(NO_TIMES) for note in self.notes)
 
     @property
     def mean_step_s(self) -> float:

@@ -117,6 +117,8 @@ class TraceDevice:
     """Version of its architecture, as in 9.0 or gfx942."""
 
 
+NO_TIMES = "no times:"
+"""Begin of what a file lacks where it states how long work took and not when it ran."""
 END = "end of"
 """Prefix of loss kinds where the file ends early."""
 READ_AS_WORK = "read as device work: no rule knows it, and it names a device and a stream"

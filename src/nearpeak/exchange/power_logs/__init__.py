@@ -1,5 +1,6 @@
 """Power logs of other tools as telemetry: one file per format, detected from its first lines."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +32,17 @@ LOGS: Registry[LogFormat] = Registry.of_modules(
 """All formats by name."""
 
 
+_TABLES = ("jetson_summary", "nvidia_smi", "rocm_smi", "table", "zeus", "zeus_trace")
+"""Formats with as many cells in each line as in the first."""
+_CUT = "the last line has fewer cells than the header and is left out"
+
+
+def _is_cut(text: str) -> bool:
+    """Say whether the last line of a table has fewer cells than the first."""
+    lines = text.strip().splitlines()
+    return lines[-1].count(",") < lines[0].count(",")
+
+
 @border("power log")
 def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     """Return the readings of a power log, whose format is detected from its first lines.
@@ -46,7 +58,8 @@ def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     check_line_count(text, path)
     for name in LOGS:
         if LOGS[name].recognises(text[:_HEAD_BYTES]):
-            return LOGS[name].read(text, str(path), interval_s)
+            found, cut = LOGS[name].read(text, str(path), interval_s), _CUT if name in _TABLES and _is_cut(text) else ""
+            return replace(found, note="; ".join(filter(None, (cut, found.note)))) if cut else found
     if words := described(data, path.name):
         raise SpecError(f"{path}: {words}")
     raise SpecError(

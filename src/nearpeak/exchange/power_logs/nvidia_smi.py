@@ -48,7 +48,15 @@ class NvidiaSmi:
 def _value(text: str, where: str, name: str, factor: float) -> float:
     if text in log_columns.UNKNOWN_CELLS:
         return float("nan")
-    return log_columns.number(text.partition(" ")[0], where, name) * factor
+    number, _, unit = text.partition(" ")
+    if unit and unit != _unit_of(name):
+        raise SpecError(f"{where}: {name} is {text!r}; its column is in {_unit_of(name) or 'no stated unit'}")
+    return log_columns.number(number, where, name) * factor
+
+
+def _unit_of(name: str) -> str:
+    """Return the unit that a column states in brackets; empty where it states none."""
+    return name.partition("[")[2].removesuffix("]")
 
 
 def _time_ns(stamp: str, where: str) -> int:

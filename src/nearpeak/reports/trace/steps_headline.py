@@ -24,6 +24,8 @@ def _time(executed: Executed) -> str:
     """Return the time of a step with its range over the steps, and how much of it the device works."""
     busy = f"the device busy {executed.timeline.busy_ns / max(1, executed.window_ns):.0%} of it"
     time = show(executed.mean_step_s, "s")
+    if not executed.states_times:
+        return f"{time} of work, placed end to end, as the file states no times"
     if not executed.steps_found:
         return f"{time} in the window, in which no steps are marked, {busy}"
     least_ns, most_ns = min(executed.step_ns), max(executed.step_ns)
@@ -35,7 +37,7 @@ def _time(executed: Executed) -> str:
 
 def _actions(report: TraceReport) -> Iterator[str]:
     """Yield what to do and what a step would take then, largest gain first."""
-    what = "a step" if report.executed.steps_found else "the window"
+    what = "a step" if report.executed.steps_found else "for the window"
     for finding in report.findings:
         if finding.gain_s <= 0 or finding.remedy_of:
             continue

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nearpeak.core.traces.trace import EventKind, Loss, TraceDevice, TraceHeader
+from nearpeak.core.traces.trace import NO_TIMES, EventKind, Loss, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.csv_columns import lines_of, rows_of
 from nearpeak.traces.reading.ncu_rows import NcuMetric, NcuRule, has_decimal_comma, metric_of, raw_metrics, rule_of
@@ -19,7 +19,7 @@ from nearpeak.traces.trace_format import TraceFormat
 _DETAILS = ("ID", "Kernel Name", "Metric Name", "Metric Value")
 _DURATIONS = ("gpu__time_duration.sum", "Duration", "gpu__time_duration_measured_user.sum")
 _TRIPLE = re.compile(r"^\(?\s*(\d+)[,x ]+(\d+)[,x ]+(\d+)\s*\)?$")
-_LACK = "no times: kernels were replayed one by one and are placed end to end by duration"
+_LACK = f"{NO_TIMES} kernels were replayed one by one and are placed end to end by duration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,9 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
             raise SpecError(
                 f'{path.name}: no line begins with "ID" and names Kernel Name, as pages of Nsight Compute do'
             )
+        absent = [name for name in (*_DETAILS, "Metric Unit") if name not in header]
+        if "Metric Name" in header and absent:
+            raise SpecError(f"{path.name}: lacks the column {absent[0]!r}; export the whole page (ncu --csv)")
         page = _Details(header) if all(name in header for name in _DETAILS) else _Raw(header)
         bad = _take(page, lines, kernels, losses)
         if bad:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
+from nearpeak.core.traces.trace import NO_TIMES, EventKind, Loss, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.json_document import document_of
 from nearpeak.traces.reading.table_rows import EventRows, integers, real_numbers, whole
@@ -75,7 +75,7 @@ def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
             for name in ("timeMs", "averageMs", "medianMs", "percentage")
         },
     )
-    lack = "no times: layers are placed end to end by their means, whose sum is longer than a query without profiling"
+    lack = f"{NO_TIMES} layers are placed end to end by their means, whose sum is longer than a query without profiling"
     return rows.trace(
         TraceHeader(
             format="trtexec_json",

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch")
 from benchmarks import _planted_counters as counters
 
+from nearpeak.reports.trace.steps_headline import headline_of
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
 from nearpeak.traces.findings import report_of
@@ -91,3 +92,10 @@ def test_fewer_blocks_than_multiprocessors_waste_the_others(grid, is_found, tmp_
 @pytest.mark.parametrize("seed", range(6))
 def test_good_kernels_show_nothing(seed, tmp_path):
     assert not found(counters.write(counters.healthy(seed), tmp_path / "page.csv"))
+
+
+def test_no_idle_time_is_concluded_on_where_kernels_are_placed_end_to_end(tmp_path):
+    report = report_of(executed_of(read_trace(counters.write(counters.healthy(1), tmp_path / "page.csv"))))
+    assert report.verdict.startswith("no conclusion on")
+    assert "busy" not in headline_of(report)
+    assert "placed end to end" in headline_of(report)
