@@ -133,8 +133,10 @@ def by_call(
         elif number in formed:
             before, cost = costs.get(call) or NOTHING, formed[number]
             costs[call] = ProductCost(before.products + cost.products, before.sums + cost.sums, cost.name)
-    solved, spared_pairs = _solved(graph, live, formed), _zero_pairs(graph, live, known)
-    used = used_parts(graph, live, {} if known is None else known.filled)
+    known = known or ElementKnowledge({}, {})
+    solved, used = _solved(graph, live, formed), used_parts(graph, live, known.filled)
+    attentions = (number for number in live if number in graph.owner and is_attention(graph[number]))
+    spared_pairs = {graph.owner[number]: _spared_pairs(graph, number, known)[0] for number in attentions}
     for call in whole:
         if call in solved:
             costs[call] = ProductCost(solved[call].products, 0, "product_order")
@@ -146,7 +148,7 @@ def by_call(
             name = "masked_product" if call in used else "repeated_operand"
             costs[call] = ProductCost(max(0, most - part.spared) * part.used // part.of, 0, name)
             continue
-        if call in spared_pairs and call in works:
+        if spared_pairs.get(call) and call in works:
             costs[call] = ProductCost(max(0, products_of(works[call]) - spared_pairs[call]), 0, "masked_product")
             continue
         others = products_of(works[call]) - graph.separated[call] if call in graph.separated and call in works else None
@@ -216,17 +218,8 @@ def part_shares(graph: Graph, live: Sequence[int], known: ElementKnowledge) -> d
     return shares
 
 
-def _zero_pairs(graph: Graph, live: Sequence[int], known: ElementKnowledge | None) -> dict[int, int]:
-    """Return by call of an attention the products that rows of zeros, or what nothing needs, spare at most."""
-    if known is None:
-        return {}
-    every = (number for number in live if number in graph.owner and is_attention(graph[number]))
-    spared_products = {graph.owner[number]: _spared_pairs(graph, number, known)[0] for number in every}
-    return {call: most for call, most in spared_products.items() if most}
-
-
 def _spared_pairs(graph: Graph, number: int, known: ElementKnowledge) -> tuple[int, int]:
-    """Return the products of an attention that are spared at most, and all of them."""
+    """Return the products of an attention that rows of zeros, or what nothing needs, spare at most, and all of them."""
     node = graph[number]
     query, key, value = (graph[source].shape for source in node.inputs[:3])
     zero = [_zero_rows(known.filled.get(source), shape[:-1]) for source, shape in zip(

@@ -51,8 +51,8 @@ def _outers(graph: Graph, number: int) -> Iterator[tuple[tuple[int, tuple[str, .
     for place, (operand, labels) in enumerate(factors):
         others = (*factors[:place], *factors[place + 1 :])
         if all(set(labels).isdisjoint(other) for _, other in others) and set(labels) < {*labels, *names.values()}:
-            own = tuple(label.removeprefix(str(place)) if "s" in label else label for label in labels)
-            yield (operand, own), _Outer(number, others, factor * options.factor)
+            places = tuple(label.removeprefix(str(place)) if "s" in label else label for label in labels)
+            yield (operand, places), _Outer(number, others, factor * options.factor)
 
 
 REWRITE = Rewrite(

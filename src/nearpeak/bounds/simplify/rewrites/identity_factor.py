@@ -64,20 +64,16 @@ def _without(
         for axis, step, size in group:
             sides[axis].append((step, size, label))
     rows, columns = (sorted(side, reverse=True) for side in sides)
-    if not all(_is_whole(side, extent) for side in (rows, columns)):
-        return None
+    for side in (rows, columns):  # labels that do not run through the dimension together, each position once
+        sizes = [size for _, size, _ in side]
+        if prod(sizes) != extent or any(step != prod(sizes[place + 1 :]) for place, (step, _, _) in enumerate(side)):
+            return None
     out = {label for axis in term.axes for label in axis}
     for left, gone in ((rows, columns), (columns, rows)):
         if not any(label in out for _, _, label in gone):
             extents = ({label: size for _, size, label in side} for side in (left, gone))
             return _joined(term._replace(operands=rest), *extents)
     return None
-
-
-def _is_whole(side: Sequence[tuple[int, int, int]], extent: int) -> bool:
-    """Say whether labels run through a dimension of that extent together, each position once."""
-    steps = all(step == prod(size for _, size, _ in side[place + 1 :]) for place, (step, _, _) in enumerate(side))
-    return steps and prod(size for _, size, _ in side) == extent
 
 
 def _joined(term: Term, left: Mapping[int, int], gone: Mapping[int, int]) -> Term | None:
