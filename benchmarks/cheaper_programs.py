@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks import _algebra_pairs, _format_pairs, _shared_pairs, _structure_pairs  # noqa: F401  # register their kinds
+from benchmarks import (  # noqa: F401  # register their kinds
+    _algebra_pairs,
+    _format_pairs,
+    _parts_pairs,
+    _shared_pairs,
+    _structure_pairs,
+)
 from benchmarks._equivalent_programs import KINDS, Program, program
 from benchmarks._figures import Figure
 from nearpeak.bounds.case_bound import work_bound

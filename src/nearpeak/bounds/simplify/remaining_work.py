@@ -13,7 +13,7 @@ from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
 from nearpeak.bounds.value_facts.carriers import level_of, narrowed_products
-from nearpeak.core.work.distinct_calls import union_bytes
+from nearpeak.core.work.storage_unions import union_bytes
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import NO_WORK, Work
@@ -136,4 +136,4 @@ def _use(buffer: int, storage: Node, node: Node) -> Use:
             offset=node.options.starts[0],
         )  # fmt: skip
     start, stop = tensor.span_bytes
-    return Use(buffer=buffer, bytes=tensor.bytes, start_bytes=start, stop_bytes=stop)
+    return Use(buffer=buffer, bytes=tensor.bytes, start_bytes=start, stop_bytes=stop, runs=tensor.block_runs)

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 
 from nearpeak.bounds.step.step_barrier import step_barrier
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
-from nearpeak.core.work.distinct_calls import union_bytes
+from nearpeak.core.work.storage_unions import union_bytes
 from nearpeak.core.work.work import NO_WORK, Work
 from nearpeak.core.work.workload import Call, Use, Workload
 
@@ -161,7 +161,7 @@ def _collect(
             continue
         own_bytes = written.get(use.buffer, 0)  # what the step wrote itself need not be read again
         if own_bytes < use.bytes:
-            left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes)
+            left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes, runs=())
             reads.setdefault(use.buffer, []).append(left)
     for use in call.writes:
         if workload.buffers[use.buffer].kind in PERSISTENT_KINDS:

@@ -1,12 +1,13 @@
 """Distinct calls of a step with their call counts."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from nearpeak.base.identity_key import Same
 from nearpeak.core.work.case import Case
+from nearpeak.core.work.storage_unions import union_bytes
 from nearpeak.core.work.workload import Call, Use
 
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -83,21 +84,3 @@ def touched_bytes(uses: Sequence[Use]) -> int | None:
     for use in uses:
         storages.setdefault(use.buffer, []).append(use)
     return sum(union_bytes(storage_uses) for storage_uses in storages.values())
-
-
-def union_bytes(uses: Iterable[Use]) -> int:
-    """Return the bytes of one storage that are surely touched: dense views by their union, others by the largest.
-
-    >>> spans = ((0, 4), (2, 6))
-    >>> union_bytes([Use(buffer=0, bytes=4, start_bytes=start, stop_bytes=stop) for start, stop in spans])
-    6
-    """
-    uses = list(uses)
-    if len(uses) == 1:
-        return uses[0].bytes
-    dense = sorted({(u.start_bytes, u.stop_bytes) for u in uses if u.bytes == u.stop_bytes - u.start_bytes})
-    covered, reached = 0, -1
-    for start, stop in dense:
-        covered += max(0, stop - max(start, reached))
-        reached = max(reached, stop)
-    return max([covered, *(use.bytes for use in uses)])

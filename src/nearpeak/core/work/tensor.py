@@ -55,17 +55,7 @@ class Tensor:
         """
         if self.strides is None or not self.elements:
             return self.elements
-        count, span = 1, 1
-        for stride, extent in sorted(zip(map(abs, self.strides), self.shape, strict=True)):
-            if stride == 0 or extent == 1:
-                continue
-            reach = (extent - 1) * stride + span
-            if stride >= span:
-                count *= extent
-            elif count == span:  # dense so far, and the next window starts within it
-                count = reach
-            span = reach
-        return count
+        return prod(count for count, _ in _runs(self.shape, self.strides)[0])
 
     @property
     def bytes(self) -> int:
@@ -87,3 +77,39 @@ class Tensor:
             return (start, start + self.bytes)
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         return (start, start + (last + 1) * size)
+
+    @property
+    def block_runs(self) -> tuple[tuple[int, int], ...]:
+        """Counts and distances in bytes of equal blocks, the largest distance first, and at last the block's own bytes.
+
+        None where blocks overlap in part.
+
+        >>> Tensor(shape=(8, 4), dtype="fp32", strides=(6, 1)).block_runs
+        ((8, 24), (16, 1))
+        """
+        dtype = dtype_of(self.dtype)
+        if not self.elements or dtype.bits_count % 8:
+            return ()
+        if self.strides is None:
+            return ((self.bytes, 1),)
+        ((count, _), *runs), is_exact = _runs(self.shape, self.strides)
+        size = dtype.bytes(1)
+        apart = [(blocks, stride * size) for blocks, stride in reversed(runs)]
+        return (*apart, (count * size, 1)) if is_exact else ()
+
+
+def _runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[list[tuple[int, int]], bool]:
+    """Return counts and steps of elements, neighbours first, that lie apart; and whether these are all elements."""
+    runs, span, is_exact = [(1, 1)], 1, True
+    for stride, extent in sorted(zip(map(abs, strides), shape, strict=True)):
+        if stride == 0 or extent == 1:
+            continue
+        count, step = runs[-1]
+        if stride % step == 0 and stride <= count * step:  # it runs on, or windows overlap
+            runs[-1] = ((extent - 1) * stride // step + count, step)
+        elif stride >= span:
+            runs.append((extent, stride))
+        else:
+            is_exact = False
+        span += (extent - 1) * stride
+    return runs, is_exact

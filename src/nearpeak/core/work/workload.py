@@ -42,6 +42,10 @@ class Use:
     """First byte of the touched span."""
     stop_bytes: int = 0
     """One past the last byte of the touched span."""
+    runs: tuple[tuple[int, int], ...] = ()
+    """Counts and distances in bytes of the equal blocks of the view of which it touches bytes, the largest first, and at
+    last the block's own bytes; none where that is the span, or not known.
+    """
 
 
 Argument = Layout | None | bool | int | float | str | tuple["Argument", ...]

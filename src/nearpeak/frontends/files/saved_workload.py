@@ -227,7 +227,7 @@ _TYPES = {
 _SHAPES = {
     Buffer: Shape(as_row=True, brief=("kept_bytes",), omitted={"value": None}, fields={"kind": one_of(BUFFER_KINDS)}),
     Call: Shape(names={"call_count": "count"}, brief=("case", *defaulted(Call)), fields={"phase": one_of(PHASES)}),
-    Use: Shape(as_row=True),
+    Use: Shape(as_row=True, brief=("runs",)),
     Workload: Shape(
         brief=("guards", "groups", "returned", "known", "patterns", "guessed"),
         required=("buffers", "origin", "assumptions", "skipped"),

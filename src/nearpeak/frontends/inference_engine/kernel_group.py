@@ -60,4 +60,4 @@ def _scaled(use: Use, scales: Mapping[int, float]) -> Use:
     if ratio == 1.0:
         return use
     sizes = {name: int(getattr(use, name) * ratio) for name in ("bytes", "start_bytes", "stop_bytes")}
-    return dataclasses.replace(use, **sizes)
+    return dataclasses.replace(use, **sizes, runs=())
