@@ -111,7 +111,7 @@ MUTANTS = {
         "tests/brute_force/test_schedules.py::test_a_step_that_divides_a_tensor_by_its_own_sum_reads_part_of_it_again",
     ),
     "views add up": (
-        "core/work/distinct_calls.py", "max(0, stop - max(start, reached))", "stop - start",
+        "core/work/storage_unions.py", "max(0, start + size - max(start, reached))", "size",
         "tests/brute_force/test_schedules.py::test_no_schedule_of_200_random_graphs_beats_a_proved_term",
     ),
     "slowest unit": ("bounds/terms/unit_rates.py", "max(rates)", "min(rates)", LAWS),

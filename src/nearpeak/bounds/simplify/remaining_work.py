@@ -13,8 +13,8 @@ from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
 from nearpeak.bounds.value_facts.carriers import level_of, narrowed_products
-from nearpeak.core.work.storage_unions import union_bytes
 from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.storage_unions import union_bytes
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import NO_WORK, Work
 from nearpeak.core.work.workload import Use

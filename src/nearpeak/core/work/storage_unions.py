@@ -1,11 +1,9 @@
 """Bytes of one storage that several views of it touch together."""
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from itertools import product
 from math import prod
 from typing import NamedTuple
-
-import numpy as np
 
 from nearpeak.core.work.workload import Use
 
@@ -47,19 +45,14 @@ def union_bytes(uses: Iterable[Use]) -> int:
         return largest
     touched: dict[_Blocks, int] = {}
     for use in uses:
-        blocks = _blocks(use)
-        if blocks is not None:
+        is_dense = use.bytes == use.stop_bytes - use.start_bytes
+        runs = ((use.bytes, 1),) if is_dense else use.runs
+        if runs:
+            blocks = _Blocks(use.start_bytes, runs[-1][0], runs[:-1])
             touched[blocks] = max(use.bytes, touched.get(blocks, 0))
     left_out = sum(blocks.total_bytes - size for blocks, size in touched.items())
     whole = [blocks for blocks, size in touched.items() if size == blocks.total_bytes]
     return max(largest, _covered(whole), _covered([*touched]) - left_out if left_out else 0)
-
-
-def _blocks(use: Use) -> _Blocks | None:
-    """Return the blocks of the view that a use touches; none where they are not known."""
-    if use.runs:
-        return _Blocks(use.start_bytes, use.runs[-1][0], use.runs[:-1])
-    return _Blocks(use.start_bytes, use.bytes, ()) if use.bytes == use.stop_bytes - use.start_bytes else None
 
 
 def _covered(parts: Sequence[_Blocks]) -> int:
@@ -73,19 +66,18 @@ def _covered(parts: Sequence[_Blocks]) -> int:
         if max(map(_stop, inner)) - min(part.start for part in inner) <= distance:
             return count * _covered(inner)
     if sum(prod(count for count, _ in part.runs) for part in parts) > _MOST_BLOCKS:
-        return max(_joined([(part.start, part.bytes) for part in parts if not part.runs]), *(part.total_bytes for part in parts))
-    return _joined([(start, part.bytes) for part in parts for start in _starts(part)])
+        dense_bytes = _joined([(part.start, part.bytes) for part in parts if not part.runs])
+        return max(dense_bytes, *(part.total_bytes for part in parts))
+    blocks: list[tuple[int, int]] = []
+    for part in parts:
+        steps = [range(0, count * distance, distance) for count, distance in part.runs]
+        blocks += [(part.start + sum(places), part.bytes) for places in product(*steps)]
+    return _joined(blocks)
 
 
 def _stop(part: _Blocks) -> int:
     """Return one past the last byte of a view."""
     return part.start + part.bytes + sum((count - 1) * distance for count, distance in part.runs)
-
-
-def _starts(part: _Blocks) -> list[int]:
-    """Return the first byte of each block."""
-    steps = [distance * np.arange(count) for count, distance in part.runs]
-    return [int(start) for start in reduce(np.add.outer, steps, np.array(part.start)).reshape(-1)]
 
 
 def _joined(blocks: Iterable[tuple[int, int]]) -> int:

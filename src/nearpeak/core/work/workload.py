@@ -43,8 +43,8 @@ class Use:
     stop_bytes: int = 0
     """One past the last byte of the touched span."""
     runs: tuple[tuple[int, int], ...] = ()
-    """Counts and distances in bytes of the equal blocks of the view of which it touches bytes, the largest first, and at
-    last the block's own bytes; none where that is the span, or not known.
+    """Counts and distances in bytes of the equal blocks of the view of which it touches bytes, the largest first, and
+    the block's own bytes at last; none where that is the span, or not known.
     """
 
 
