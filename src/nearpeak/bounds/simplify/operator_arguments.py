@@ -6,7 +6,7 @@ from nearpeak.bounds.value_facts.call_operands import packet
 _ALONG = frozenset((
     "_softmax", "_log_softmax", "_safe_softmax", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort",
     "topk", "amax", "amin", "max", "min", "argmax", "argmin", "logsumexp", "prod", "any", "all", "var", "std",
-    "var_mean", "std_mean", "linalg_vector_norm", "norm", "median", "nanmedian", "mode", "kthvalue",
+    "var_mean", "std_mean", "linalg_vector_norm", "norm", "median", "nanmedian", "mode", "kthvalue", "glu",
 ))  # fmt: skip
 """Operators of one tensor that take elements along the dimensions `dim` together and no others."""
 
@@ -37,6 +37,10 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
     if name in ("native_layer_norm", "_fused_rms_norm") and node.options.result == 0:
         normalised = node.options.value("normalized_shape")
         return {axis: {0: axis} for axis in range(rank - (len(normalised) if isinstance(normalised, tuple) else rank))}
+    if name == "nll_loss_forward" and node.options.value("reduction") == 0 and rank == 1:
+        return {0: {0: 0, 1: 0}}
+    if name == "native_group_norm" and node.options.result == 0:
+        return {0: {0: 0}}
     if name != "attention" or isinstance(node.options.value("mask"), Slot) or node.options.value("dropout_p"):
         return {}
     query, key = graph[node.inputs[0]].shape, graph[node.inputs[1]].shape

@@ -182,15 +182,18 @@ def _partial_repeat(
 ) -> tuple[int, tuple[int, ...]] | None:  # fmt: skip
     """Return a label along which an operand repeats itself in part, with the parts' extents.
 
-    It is one along which no other operand moves, or over which the product sums.
+    It is one along which no other operand moves, or all that do repeat alike, or over which the product sums.
     """
     users = Counter(label for _, labels in operands for label in labels)
+    alike: Counter[tuple[int, tuple[tuple[bool, int], ...]]] = Counter()
     for number, labels in operands:
         options = graph[number].options
         for group, label in zip(options.groups if isinstance(options, View) else (), labels, strict=False):
-            is_free = users[label] == 1 or label not in out
-            if is_free and len({axis < 0 for axis, _, _ in group}) == 2:
-                return label, tuple(n for _, _, n in group)
+            repeats = tuple((axis < 0, n) for axis, _, n in group)
+            alike[label, repeats] += 1
+            is_free = users[label] == alike[label, repeats] or label not in out
+            if is_free and len({is_repeat for is_repeat, _ in repeats}) == 2:
+                return label, tuple(n for _, n in repeats)
     return None
 
 

@@ -1,6 +1,7 @@
 """Distribution over a concatenation: a contraction with concatenated factors becomes a sum of smaller contractions."""
 
 from nearpeak.bounds.simplify.affine_views import View, selected, view
+from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.product_sums import Product, added, product
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -17,7 +18,8 @@ def _rule(graph: Graph, node: Node) -> int | None:
         if parts and labels[axis] not in node.options.out and len(parts) <= _MOST_PARTS:
             label, other_labels = labels[axis], node.options.labels[1 - place]
             holds_zeros = bool(graph.picked) and _holds_zeros(graph, node.inputs[1 - place])
-            if label in other_labels and (holds_zeros or any(_repeats(graph[part]) for part in parts)):
+            splits = any(_repeats(graph[part]) or axis in picked_dimensions(graph, part) for part in parts)
+            if label in other_labels and (holds_zeros or splits):
                 return _apart(graph, node, place, (parts, axis, other_labels.index(label)))
     return None
 
