@@ -10,13 +10,12 @@ from nearpeak.bounds.simplify.contained_products import contained
 from nearpeak.bounds.simplify.distinct_rows import distinct_share
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.live_elements import ElementKnowledge, is_attention, is_causal
-from nearpeak.bounds.simplify.live_products import chains_of_needed, live_products
+from nearpeak.bounds.simplify.live_products import chains_of_needed, live_products, resampled_products
 from nearpeak.bounds.simplify.operand_facts import is_weights
-from nearpeak.bounds.simplify.product_orders import cost
+from nearpeak.bounds.simplify.product_orders import cost, overlapping_windows
 from nearpeak.bounds.simplify.product_sums import contracts
 from nearpeak.bounds.simplify.recurrent_parts import is_steps, used_share
 from nearpeak.bounds.simplify.repeated_chains import chains
-from nearpeak.bounds.simplify.resampled_products import resampled_products
 from nearpeak.bounds.simplify.rewrite_search import Saving
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
 from nearpeak.bounds.simplify.triangular_zeros import product_triangle_shares
@@ -73,7 +72,7 @@ def product_costs(
             least = live_products(graph, number, known, patterns, pair)
             sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
             spread = any(source.kind == "spread" for source in sources)  # zeros that element sets do not tell
-            if least is not None and (least < products or not spread):
+            if least is not None and (least < products or not (spread or overlapping_windows(graph, node))):
                 products, name = least, name if name == "known_zeros" else "masked_product"
         if number in shares:
             products, name = products * shares[number][0] // shares[number][1], "repeated_operand"

@@ -5,7 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
+from typing import NamedTuple
 
+import numpy as np
+
+from nearpeak.bounds.simplify.affine_views import View, meets
 from nearpeak.bounds.simplify.operand_facts import adds_up, picked_dimensions, source_of
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.triangular_zeros import filled
@@ -37,7 +41,78 @@ def cost(
         for place, (number, labels) in enumerate(zip(node.inputs, options.labels, strict=True))
         if adds_up(graph, number)
     )
-    return _cheapest(options, shapes, empty, wanted, picking, alike_operands(graph, node))
+    return _cheapest(
+        options, shapes, empty, wanted, picking, alike_operands(graph, node), overlapping_windows(graph, node)
+    )
+
+
+class Windows(NamedTuple):
+    """Labels along which windows of one operand overlap, so that some of their positions show the same elements."""
+
+    place: int
+    """Operand."""
+    labels: frozenset[int]
+    """Labels that move along one dimension of its source."""
+    share: tuple[int, int]
+    """How many of how many positions differ, and may be other than zero."""
+
+
+def overlapping_windows(graph: Graph, node: Node) -> tuple[Windows, ...]:
+    """Return the windows of the operands of a product that overlap."""
+    assert isinstance(node.options, Product)
+    windows = []
+    for place, (number, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True)):
+        options = graph[number].options
+        if not isinstance(options, View):
+            continue
+        source = graph[graph[number].inputs[0]]
+        spread = source.kind == "spread"  # what lies between elements that are spread counts as inside
+        places, inner = (source.options, graph[source.inputs[0]].shape) if spread else ((), source.shape)
+        steps = places or ((0, 1),) * len(inner)
+        spans = tuple((begin, step * (n - 1) + 1) for (begin, step), n in zip(steps, inner, strict=True))
+        for axes, share in _overlaps(options, spans):
+            windows.append(Windows(place, frozenset(labels[axis] for axis in axes), share))
+    return tuple(windows)
+
+
+@lru_cache(maxsize=1024)
+def _overlaps(
+    options: View, inner: tuple[tuple[int, int], ...]
+) -> tuple[tuple[tuple[int, ...], tuple[int, int]], ...]:  # fmt: skip
+    """Return the dimensions of a view that move together along one of its source, and the share that differs."""
+    overlaps = []
+    for axis, (begin, extent) in enumerate(inner):
+        runs = sorted(
+            (step, n, place)
+            for place, group in enumerate(options.groups)
+            for at, step, n in group
+            if at == axis and n > 1
+        )
+        clusters = _clusters(runs)
+        for cluster in clusters:
+            places = tuple(dict.fromkeys(place for _, _, place in cluster))
+            if sum(place in places for _, _, place in runs) > len(cluster) or any(
+                at not in (axis, -1) for place in places for at, _, _ in options.groups[place]
+            ):
+                continue
+            positions = meets(options.starts[axis] - begin, [(step, n) for step, n, _ in cluster])
+            inside = positions[(positions >= 0) & (positions < extent)] if len(clusters) == 1 else positions
+            distinct = len(np.unique(inside))
+            if distinct < len(positions):
+                overlaps.append((places, (distinct, len(positions))))
+    return tuple(overlaps)
+
+
+def _clusters(runs: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """Return runs of (step, extent, dimension) with those together whose positions lie within each other's reach."""
+    clusters: list[list[tuple[int, int, int]]] = []
+    span = 0
+    for run in runs:
+        if not clusters or run[0] > span:
+            clusters.append([])
+        clusters[-1].append(run)
+        span += run[0] * (run[1] - 1)
+    return clusters
 
 
 def alike_operands(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -46,20 +121,22 @@ def alike_operands(graph: Graph, node: Node) -> tuple[int, ...]:
     return tuple(map(sources.index, sources))
 
 
-_Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
+_Share = tuple[frozenset[int], tuple[int, int]]
+_Shares = tuple[_Share, ...]
 """By labels: how many of how many positions count."""
 
 
 @lru_cache(maxsize=1024)  # layers of a model form the same products
 def _cheapest(
     options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[_Shares, ...], wanted: _Shares,
-    picking: tuple[tuple[int, frozenset[int]], ...], alike: tuple[int, ...],
+    picking: tuple[tuple[int, frozenset[int]], ...], alike: tuple[int, ...], windows: tuple[Windows, ...],
 ) -> tuple[int, int]:  # fmt: skip
     """Return the least multiply-adds, and the other arithmetic that goes with them.
 
     Operands of `picking` only pick elements, along those labels, of what they are multiplied by; sums along others are
     of products where that is multiplied element by element. Of parts that may have a product in common, by the numbers
-    of their operands in `alike`, the smaller counts nothing.
+    of their operands in `alike`, the smaller counts nothing. What is formed of `windows` and nothing else that moves
+    with them is formed once for each element.
     """
     sizes = _extents(options, shapes)
     operands, out = [frozenset(operand_labels) for operand_labels in options.labels], frozenset(options.out)
@@ -96,7 +173,11 @@ def _cheapest(
                         side in picked and (not picked[side] or summed <= picked[side] or not waits(other))
                         for side, other in ((left_part, right_part), (right_part, left_part))
                     )
-                    step = 0 if picks else _products(labels, sizes, known)
+                    seen = [
+                        (part.labels, part.share) for part in windows if part.place in chosen
+                        and not any(part.labels & operands[i] for i in chosen if i != part.place)
+                    ]  # fmt: skip
+                    step = 0 if picks else _products(labels, sizes, known, seen)
                     more = (step, 0) if labels != left(members) else (0, step)
                     parts = [best[left_part], best[right_part]]
                     if may_share([alike[i] for i in left_part], [alike[i] for i in right_part]):
@@ -124,10 +205,15 @@ def _extents(options: Product, shapes: Iterable[tuple[int, ...]]) -> dict[int, i
     }
 
 
-def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[_Shares]) -> int:
+def _products(
+    labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[_Shares], distinct: Sequence[_Share]
+) -> int:  # fmt: skip
     count = prod(sizes[label] for label in labels)
-    for empty in zeros:
-        for group, (hits, positions) in empty:
-            if group <= labels:
-                count = count * hits // positions
+    groups = {group for group, _ in distinct}
+    for group, (hits, positions) in (
+        *distinct,
+        *(share for empty in zeros for share in empty if share[0] not in groups),
+    ):
+        if group <= labels:
+            count = count * hits // positions
     return count

@@ -10,7 +10,6 @@ from nearpeak.bounds.simplify.product_sums import (
     Product,
     Term,
     added,
-    contracts,
     merged,
     opened,
     placed,
@@ -83,7 +82,7 @@ def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dic
     touched: set[int] = set()
     savings = []
     for number in reversed(live):
-        if number in closed or number in touched or not contracts(graph[number]):
+        if number in closed or number in touched or graph[number].kind != "product" or len(graph[number].inputs) < 2:
             continue
         better = _without(graph, number, users)
         if better is not None and not touched.intersection(better[0]):
