@@ -36,3 +36,124 @@ def groups_of_channels(draw: random.Random, rows: int, columns: int) -> Pair:
         return torch.cat([torch.conv2d(a, b, stride=stride) for a, b in parts], 1)
 
     return Pair(lambda _, x, w: torch.conv2d(x, w, groups=groups, stride=stride), apart, (x, w))
+
+
+@kind
+def elements_cut_off_or_overwritten(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Elements of a product that padding cuts off, that zeros overwrite, or that a known condition leaves out."""
+    width, half = extent(draw), rows // 2
+    w = drawn(draw, columns, 2 * width)
+
+    def overwritten(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        y[:, :width] = 0.0
+        return y
+
+    def masked(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        y[torch.arange(rows) < half] = 0.0
+        return y
+
+    lower = lambda x, w: F.pad(x[half:] @ w, (0, 0, half, 0))  # noqa: E731
+    first, second = draw.choice((
+        (lambda x, w: F.pad(x @ w, (-width // 2, -width // 2)), lambda x, w: x @ w[:, width // 2 : -(width // 2)]),
+        (overwritten, lambda x, w: F.pad(x @ w[:, width:], (width, 0))),
+        (masked, lower),
+        (lambda x, w: torch.tanh(x @ w)[torch.arange(rows) >= half], lambda x, w: torch.tanh(x[half:] @ w)),
+        (lambda x, w: torch.relu(x @ w)[:, torch.arange(2 * width) % 2 == 0], lambda x, w: torch.relu(x @ w[:, ::2])),
+    ))  # fmt: skip
+    return Pair(first, second, (w,))
+
+
+@kind
+def losses_of_few_rows(draw: random.Random, rows: int, columns: int) -> Pair:
+    classes, kept = extent(draw), max(1, rows // 8)
+    w, labels = drawn(draw, columns, classes), torch.tensor([draw.randrange(classes) for _ in range(rows)])
+    second = lambda x, w, i: F.cross_entropy(x[-kept:] @ w, i[-kept:], reduction="none")[None]  # noqa: E731
+    last = lambda: (torch.arange(rows) >= rows - kept).float()  # noqa: E731
+    return Pair(*draw.choice((
+        (lambda x, w, i: F.cross_entropy(x @ w, i, reduction="none")[None, -kept:], second),
+        (lambda x, w, i: (F.cross_entropy(x @ w, i, reduction="none") * last()).sum()[None, None],
+         lambda x, w, i: second(x, w, i).sum()[None, None]),
+        (lambda x, w, i: F.log_softmax(x @ w, -1)[-kept:], lambda x, w, i: F.log_softmax(x[-kept:] @ w, -1)),
+    )), (w, labels))  # fmt: skip
+
+
+@kind
+def rows_that_recur_behind_a_norm(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Rows that stand several times, as those of beams or of a guidance without condition, go through a whole block."""
+    w, v = drawn(draw, columns, extent(draw)), drawn(draw, 32, 24)
+    u = drawn(draw, w.shape[1], 32)
+    block = draw.choice((
+        lambda x: F.gelu(F.layer_norm(x, (columns,)) @ w @ u) @ v, lambda x: (x @ w).softmax(-1) @ u,
+        lambda x: F.group_norm(x @ w, 4) @ u, lambda x: (x @ w).cumsum(1) @ u,
+        lambda x: F.glu(x @ w, 1) @ u[: len(u) // 2],
+    ))  # fmt: skip
+    again = draw.choice((
+        lambda x: torch.cat((x, x)), lambda x: x.repeat_interleave(4, 0), lambda x: x[:1].expand(rows, -1),
+        lambda x: x[None].expand(3, -1, -1).flatten(0, 1),
+    ))  # fmt: skip
+    return Pair(lambda x, w, v, u: block(again(x)), lambda x, w, v, u: again(block(x)), (w, v, u))
+
+
+@kind
+def attention_of_equal_sequences(draw: random.Random, rows: int, columns: int) -> Pair:
+    q, k, v = (drawn(draw, 1, 2, 24, 16) for _ in range(3))
+    by_hand = lambda q, k, v: (q @ k.transpose(2, 3) / 4).softmax(-1) @ v  # noqa: E731
+    attend = draw.choice((F.scaled_dot_product_attention, by_hand))
+    again = draw.choice((lambda t: t.expand(4, -1, -1, -1), lambda t: t.repeat(4, 1, 1, 1)))
+    return Pair(lambda _, *t: attend(*map(again, t)), lambda _, *t: again(attend(*t)).clone(), (q, k, v))
+
+
+@kind
+def mean_of_several_maps(draw: random.Random, rows: int, columns: int) -> Pair:
+    w = drawn(draw, 4, columns, extent(draw))
+    first = draw.choice((
+        lambda x, w: torch.stack([x @ part for part in w]).mean(0),
+        lambda x, w: torch.stack([x @ p for p in w], 1).sum(1) / 4,
+        lambda x, w: torch.bmm(x[None].expand(4, -1, -1), w).mean(0), lambda x, w: sum(x @ part for part in w) / 4,
+    ))  # fmt: skip
+    return Pair(first, lambda x, w: x @ w.mean(0), (w,))
+
+
+@kind
+def positions_beside_features(draw: random.Random, rows: int, columns: int) -> Pair:
+    """One-hot codes, or a column of ones, that are joined to features before a map."""
+    count = draw.choice((4, 32))
+    w, index = drawn(draw, columns + count, extent(draw)), torch.tensor([draw.randrange(count) for _ in range(rows)])
+    if draw.random() < 0.5:
+        return Pair(lambda x, w, i: torch.cat((x, F.one_hot(i, count).float()), 1) @ w,
+                    lambda x, w, i: x @ w[:columns] + w[columns:][i], (w, index))  # fmt: skip
+    ones = draw.choice(
+        (lambda x: F.pad(x, (0, count), value=1.0), lambda x: torch.cat((x, torch.ones(rows, count)), 1))
+    )
+    return Pair(lambda x, w, i: ones(x) @ w, lambda x, w, i: x @ w[:columns] + w[columns:].sum(0), (w, index))
+
+
+@kind
+def pooled_maps(draw: random.Random, rows: int, columns: int) -> Pair:
+    x, w, size = drawn(draw, 2, 8, 16, 16), drawn(draw, 16, 8, 1, 1), draw.choice((1, 4, 8))
+    pool = draw.choice((lambda x: F.adaptive_avg_pool2d(x, size), lambda x: F.avg_pool2d(x, 16 // size)))
+    return Pair(lambda _, x, w: pool(torch.conv2d(x, w)), lambda _, x, w: torch.conv2d(pool(x), w), (x, w))
+
+
+@kind
+def structured_factors(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Reflections and rank-one changes of the identity; kernels that are outer products."""
+    v, u = drawn(draw, columns) / columns**0.5, drawn(draw, columns)
+    a, b, image = drawn(draw, 7), drawn(draw, 7), drawn(draw, 2, 1, 24, 24)
+    first, second = draw.choice((
+        (lambda x, v, u, *_: x @ (torch.eye(columns) - 2 * torch.outer(v, v)),
+         lambda x, v, u, *_: x - 2 * torch.outer(x @ v, v)),
+        (lambda x, v, u, *_: x @ (torch.eye(columns) + v[:, None] * u), lambda x, v, u, *_: x + torch.outer(x @ v, u)),
+        (lambda _, v, u, a, b, i: torch.conv2d(i, torch.outer(a, b)[None, None]),
+         lambda _, v, u, a, b, i: torch.conv2d(torch.conv2d(i, a[None, None, :, None]), b[None, None, None])),
+    ))  # fmt: skip
+    return Pair(first, second, (v, u, a, b, image))
+
+
+@kind
+def overlapping_windows(draw: random.Random, rows: int, columns: int) -> Pair:
+    w, length = drawn(draw, columns, extent(draw)), draw.choice((2, 4))
+    return Pair(lambda x, w: x.unfold(0, length, 1).transpose(1, 2) @ w,
+                lambda x, w: (x @ w).unfold(0, length, 1).transpose(1, 2).contiguous(), (w,))  # fmt: skip

@@ -3,9 +3,9 @@
 import pytest
 
 pytest.importorskip("torch")
-from benchmarks import _parts_pairs  # noqa: E402
-from benchmarks._equivalent_programs import KINDS  # noqa: E402
-from benchmarks.cheaper_programs import violations  # noqa: E402
+from benchmarks import _parts_pairs
+from benchmarks._equivalent_programs import KINDS
+from benchmarks.cheaper_programs import violations
 
 NAMES = [name for name, kind in KINDS.items() if kind.__module__ == _parts_pairs.__name__]
 

@@ -5,6 +5,7 @@ from math import prod
 
 from nearpeak.bounds.simplify.affine_views import repeated, reshape, view
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
+from nearpeak.bounds.simplify.image_windows import WINDOW_LIFTS, windows
 from nearpeak.bounds.simplify.product_sums import added, product, scaled
 from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.core.work.dtype import dtype_of
@@ -152,6 +153,30 @@ def _constant(value: float | str) -> Lift:
     return read
 
 
+def _filled(site: Site) -> list[int] | None:
+    """Read filling with a number, also with one that a tensor holds."""
+    if not site.is_tensor("value"):
+        return _constant("value")(site)
+    number = site.node("value")
+    return [repeated(site.graph, number, site.shapes[0])] if _keep_values(site, (number,)) else None
+
+
+def _put(site: Site) -> list[int] | None:
+    """Read writing one number where a condition on leading dimensions holds."""
+    graph, places, number = site.graph, site.args.get("indices"), site.node("self")
+    if site.args.get("accumulate") or not (isinstance(places, tuple) and len(places) == 1 and site.is_tensor("values")):
+        return None
+    (place,), value, shape = places, graph[site.node("values")], site.shapes[0]
+    if not isinstance(place, Ref) or graph[place.node].dtype != "bool" or value.kind != "constant":
+        return None
+    wide = (*graph[place.node].shape, *(1 for _ in shape[len(graph[place.node].shape) :]))
+    mask = repeated(graph, reshape(graph, place.node, wide), shape)
+    stated = OperatorCall(
+        "aten.masked_fill.Scalar", (("self", Slot(0)), ("mask", Slot(1)), ("value", float(value.options)))
+    )
+    return [graph.add("pointwise", (number, mask), shape, site.dtype, stated)]
+
+
 def _concatenated(site: Site) -> list[int] | None:
     graph, tensors = site.graph, site.args.get("tensors")
     shape = site.shapes[0]
@@ -217,15 +242,6 @@ def _tiled(site: Site) -> list[int] | None:
     return [view(graph, number, groups, (0,) * len(source_shape))]
 
 
-def _padded(site: Site) -> list[int] | None:
-    pads, graph, number = site.numbers("pad", 1), site.graph, site.node("self")
-    if site.number("value", 0.0) != 0 or len(pads) % 2 or min(pads) < 0:
-        return None
-    rank = len(site.shapes[0])
-    begins = [pads[2 * (rank - 1 - axis)] if rank - 1 - axis < len(pads) // 2 else 0 for axis in range(rank)]
-    return [graph.add("spread", (number,), site.shapes[0], site.dtype, tuple((begin, 1) for begin in begins))]
-
-
 def _convolution(site: Site) -> list[int] | None:
     """Read a convolution as the sum over taps and channels of windows times weights."""
     graph, x, weight = site.graph, site.node("input"), site.node("weight")
@@ -247,30 +263,13 @@ def _convolution(site: Site) -> list[int] | None:
         sizes = [
             max(s, b + step * (n - 1) + 1) for s, (b, step), n in zip(sizes, places, graph[x].shape[2:], strict=True)
         ]
-    windows = _windows(graph, x, places, sizes, outs, strides, kernel, dilations)
-    result = _grouped(site, windows, weight, groups, rank, transposed)
+    seen = windows(graph, x, places, sizes, outs, strides, kernel, dilations)
+    result = _grouped(site, seen, weight, groups, rank, transposed)
     terms = [(result, 1.0)]
     if site.is_tensor("bias"):
         column = (site.shapes[0][1], *(1 for _ in outs))
         terms.append((repeated(graph, reshape(graph, site.node("bias"), column), site.shapes[0]), 1.0))
     return _sum_of(site, terms, site.shapes[0])
-
-
-def _windows(
-    graph: Graph, x: int, places: Sequence[tuple[int, int]], sizes: Sequence[int], outs: Sequence[int],
-    strides: Sequence[int], kernel: Sequence[int], dilations: Sequence[int],
-) -> int:  # fmt: skip
-    """Return [batch, channel, position…, tap…] of a tensor that lies among zeros."""
-    shape = graph[x].shape
-    if tuple(sizes) != shape[2:] or any(place != (0, 1) for place in places):
-        x = graph.add("spread", (x,), (*shape[:2], *sizes), graph[x].dtype, ((0, 1), (0, 1), *places))
-    axes = range(2, 2 + len(sizes))
-    groups = [
-        ((0, 1, shape[0]),), ((1, 1, shape[1]),),
-        *(((axis, s, o),) for axis, s, o in zip(axes, strides, outs, strict=True)),
-        *(((axis, d, k),) for axis, d, k in zip(axes, dilations, kernel, strict=True)),
-    ]  # fmt: skip
-    return view(graph, x, groups, (0,) * (2 + len(sizes)))
 
 
 def _grouped(site: Site, windows: int, weight: int, groups: int, rank: int, transposed: bool) -> int:
@@ -295,29 +294,6 @@ def _reversed(graph: Graph, number: int, axes: Sequence[int]) -> int:
     if not turned:
         return number
     return graph.add("turned", (number,), node.shape, node.dtype, turned)
-
-
-def _average(site: Site) -> list[int] | None:
-    """Read average pooling whose windows all have one divisor."""
-    graph, x = site.graph, site.node("self")
-    kernel_given = site.args.get("kernel_size")
-    rank = int(site.packet.removeprefix("avg_pool")[0])
-    kernel = site.numbers("kernel_size", rank) if isinstance(kernel_given, tuple) else ()
-    strides, pads = site.numbers("stride", rank) or kernel, site.numbers("padding", rank)
-    divided = site.args.get("count_include_pad") or not any(pads)
-    if (
-        len(graph[x].shape) != rank + 2
-        or not divided
-        or site.args.get("divisor_override")
-        or site.args.get("ceil_mode")
-    ):
-        return None
-    outs = site.shapes[0][2:]
-    sizes = [n + 2 * p for n, p in zip(graph[x].shape[2:], pads, strict=True)]
-    windows = _windows(graph, x, [(p, 1) for p in pads], sizes, outs, strides, kernel, (1,) * rank)
-    steps, taps = [f"o{axis}" for axis in range(rank)], [f"k{axis}" for axis in range(rank)]
-    labels = ["b", "c", *steps]
-    return [product(graph, [(windows, [*labels, *taps])], labels, site.dtype, 1.0 / prod(kernel))]
 
 
 def _normalised(site: Site) -> list[int] | None:
@@ -366,6 +342,7 @@ def _between(site: Site) -> list[int] | None:
 
 
 LIFTS: dict[str, Lift] = {
+    **WINDOW_LIFTS,
     "mm": _plain("self", "mat2", "mk", "kn", "mn"),
     "bmm": _plain("self", "mat2", "bmk", "bkn", "bmn"),
     "mv": _plain("self", "vec", "mk", "k", "m"),
@@ -383,16 +360,15 @@ LIFTS: dict[str, Lift] = {
     **dict.fromkeys(("ones", "ones_like", "new_ones"), _constant(1.0)),
     **dict.fromkeys(("full", "full_like", "new_full"), _constant("fill_value")),
     "lerp": _between,
-    "fill": _constant("value"),
+    "fill": _filled,
     "scalar_tensor": _constant("s"),
     "cat": _concatenated,
     "stack": _stacked,
+    "index_put": _put,
     "block_diag": _blocks,
     "flip": _flipped,
     "repeat": _tiled,
-    "constant_pad_nd": _padded,
     "convolution": _convolution,
-    **dict.fromkeys(("avg_pool2d", "avg_pool3d"), _average),
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), _normalised),
     **dict.fromkeys(("native_dropout", "dropout"), _kept),
 }

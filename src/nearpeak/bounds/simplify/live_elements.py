@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nearpeak.bounds.simplify import used_gradients
 from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
-from nearpeak.bounds.simplify.operand_facts import picked_dimensions
+from nearpeak.bounds.simplify.operand_facts import may_hold_nowhere, picked_dimensions
 from nearpeak.bounds.simplify.operator_arguments import dimensions, free_dimensions
 from nearpeak.bounds.simplify.picked_rows import ONE_HOT_ROWS
 from nearpeak.bounds.simplify.product_sums import Product
@@ -110,12 +110,13 @@ def tells(graph: Graph, live: Sequence[int]) -> bool:
         return True
     return any(
         (isinstance(node.options, OperatorCall) and (packet(node.options.name) in _TELLING or is_steps(node)))
+        or (node.kind == "pointwise" and may_hold_nowhere(graph, number))
         or (node.kind in ("join", "patch") and any(graph[source].kind == "constant" for source in node.inputs))
         or (node.kind == "view" and _is_part_of_sums(graph, node))
         or (node.kind == "strided" and graph[node.inputs[0]].kind not in ("given", "patch"))
         or (node.kind == "product" and any(_is_padded(graph, source) for source in node.inputs))
         or (is_attention(node) and any("spread" in _kinds(graph, source) for source in node.inputs[:3]))
-        for node in map(graph.__getitem__, live)
+        for number, node in ((number, graph[number]) for number in live)
     )
 
 
@@ -236,12 +237,7 @@ class _Reader:
         if isinstance(node.options, OperatorCall):
             return self._of_arguments(node, node.options, needed, place)
         if isinstance(node.options, Product):
-            others = [
-                (labels, self.filled.get(source) or self._first_choice(source))
-                for position, (source, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True))
-                if position != place
-            ]
-            return patterns.joined([*others, (node.options.out, needed)], node.options.labels[place])
+            return self._of_factors(node, needed, place)
         if isinstance(node.options, View):
             shape = graph[node.inputs[place]].shape
             shown = patterns.touched(node.options, shape) if is_part(node, shape) else None
@@ -258,6 +254,18 @@ class _Reader:
             "add": lambda: needed,
         }
         return ways[node.kind]() if node.kind in ways else None
+
+    def _of_factors(self, node: Node, needed: ElementSet, place: int) -> ElementSet:
+        """Return which elements of a factor a product needs: those that meet others that may differ from 0."""
+        others = [
+            (source, labels)
+            for position, (source, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True))
+            if position != place
+        ]
+        if any(may_hold_nowhere(self._graph, source) for source, _ in others):
+            return self._patterns.empty(len(node.options.labels[place]))
+        filled = [(labels, self.filled.get(source) or self._first_choice(source)) for source, labels in others]
+        return self._patterns.joined([*filled, (node.options.out, needed)], node.options.labels[place])
 
     def _first_choice(self, number: int) -> ElementSet:
         """Return the least that a selection picks: one position, the same in every row, as data may have it.
@@ -285,6 +293,8 @@ class _Reader:
             elements = patterns.both(needed, self._cut(node))
         elif is_recurrent(node):
             elements = used_gradients.needed_operand(self._graph, node, place, self.filled, patterns)
+        elif name == "index" and place == 0:
+            elements = self._of_condition(node)
         elif name in _DIAGONALS:
             shape = self._graph[node.inputs[0]].shape
             square = len(shape) == 2 and shape[0] == shape[1]
@@ -294,6 +304,8 @@ class _Reader:
         elif node.kind == "pointwise" and name == "where" and len(node.inputs) == 3:
             says = {self._place(stated, "self"): "false", self._place(stated, "other"): "true"}.get(place)
             elements = patterns.both(needed, self._maybe(node, "condition", says)) if says else needed
+            nowhere = may_hold_nowhere(self._graph, node.inputs[self._place(stated, "condition")])
+            elements = patterns.empty(len(node.shape)) if says == "false" and nowhere else elements
         return elements
 
     def _of_rows(self, node: Node, needed: ElementSet, place: int) -> ElementSet:
@@ -304,6 +316,16 @@ class _Reader:
         if is_causal(self._graph, node) and place in (1, 2):
             moves, needed = {**moves, 2: 2}, self._patterns.until(needed, 2)
         return self._patterns.apart(needed, moves, len(self._graph[node.inputs[place]].shape)) if moves else None
+
+    def _of_condition(self, node: Node) -> ElementSet:
+        """Return which elements one known condition on dimensions that follow each other may pick."""
+        places = node.options.value("indices")
+        if len(node.inputs) != 2 or not isinstance(places, tuple) or self._graph[node.inputs[1]].dtype != "bool":
+            return None
+        first = next(axis for axis, place in enumerate(places) if isinstance(place, Slot))
+        axes = {axis: first + axis for axis in range(len(self._graph[node.inputs[1]].shape))}
+        fact = self._fact(node.inputs[1], "false")
+        return self._patterns.apart(fact, axes, len(self._graph[node.inputs[0]].shape))
 
     def _maybe(self, node: Node, argument: str, says: str) -> ElementSet:
         """Return the elements of an argument of which that is not known."""

@@ -5,9 +5,9 @@ from typing import Any
 
 from nearpeak.bounds.simplify.affine_views import View
 from nearpeak.bounds.simplify.element_moves import seen
-from nearpeak.bounds.simplify.product_sums import Product
-from nearpeak.bounds.simplify.value_graph import Graph
-from nearpeak.bounds.value_facts.call_operands import FactSite, Operand
+from nearpeak.bounds.simplify.product_sums import Product, summed
+from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall
+from nearpeak.bounds.value_facts.call_operands import FactSite, Operand, packet
 from nearpeak.bounds.value_facts.carriers import carrier_of, level_of, narrower
 from nearpeak.bounds.value_facts.operator_rules import product_carriers
 
@@ -115,3 +115,19 @@ def source_of(graph: Graph, number: int) -> int:
     while graph[number].kind in _MOVES:
         number = graph[number].inputs[0]
     return number
+
+
+def may_hold_nowhere(graph: Graph, number: int) -> bool:
+    """Say whether a node, or a factor of it, compares data with one whole number: no element may be equal to it."""
+    node = graph[number]
+    if isinstance(node.options, Product):
+        return not summed(node.options) and any(may_hold_nowhere(graph, source) for source in node.inputs)
+    if node.kind in _MOVES:
+        return may_hold_nowhere(graph, node.inputs[0])
+    if not isinstance(node.options, OperatorCall) or node.kind != "pointwise":
+        return False
+    name = packet(node.options.name)
+    if name == "eq" and isinstance(node.options.value("other"), (int, float)):
+        compared = graph[source_of(graph, node.inputs[0])]
+        return compared.dtype in ("int64", "int32") and (compared.kind == "given" or bool(compared.inputs))
+    return name == "_to_copy" and may_hold_nowhere(graph, node.inputs[0])

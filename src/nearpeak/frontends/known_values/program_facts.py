@@ -40,6 +40,8 @@ _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "mv": tuple((name, says) for name in ("self", "vec") for says in _FACTORS),
     "mul": tuple((name, says) for name in ("self", "other") for says in _FACTORS),
     "masked_fill": (("mask", "true"),),
+    "index": (("indices[0]", "false"), ("indices[1]", "false")),
+    "index_put": (("indices[0]", "true"),),
     "where": tuple(("condition", says) for says in _DECISIONS),
 }  # fmt: skip
 """Facts to examine, by operator: argument and fact."""
@@ -114,7 +116,10 @@ class Facts:
         """
         for name, says in _ASKED.get(packet) or _ASKED[packet.removesuffix("_")]:
             for position, (argument, tensor) in enumerate(tensors):
-                part = self._origins.of(tensor) if argument == name and tensor is not None else None
+                is_question = argument == name and tensor is not None
+                if not is_question or (name.startswith("indices[") and str(tensor.dtype) != "torch.bool"):
+                    continue
+                part = self._origins.of(tensor)
                 if part is not None and (prod(part.shape) > 1 or says in _DECISIONS):
                     self._questions.append(_Question(call, position, says, part))
 

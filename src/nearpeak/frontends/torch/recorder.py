@@ -173,6 +173,8 @@ class Recorder:
                 self.origins.forget(tensor)  # results of the stand-in loss and of the optimizer
         elif self.facts.asks(plan.packet):
             arguments = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
+            lists = {name: value for name, value in arguments.items() if isinstance(value, (list, tuple))}
+            arguments |= {f"{name}[{place}]": item for name, items in lists.items() for place, item in enumerate(items)}
             tensors = [(o.name, None if o.name in plan.mutated else arguments.get(o.name)) for o in operands]
             self.facts.note(plan.packet, at, tensors)
 
