@@ -157,3 +157,30 @@ def overlapping_windows(draw: random.Random, rows: int, columns: int) -> Pair:
     w, length = drawn(draw, columns, extent(draw)), draw.choice((2, 4))
     return Pair(lambda x, w: x.unfold(0, length, 1).transpose(1, 2) @ w,
                 lambda x, w: (x @ w).unfold(0, length, 1).transpose(1, 2).contiguous(), (w,))  # fmt: skip
+
+
+@kind
+def experts_by_masks(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Experts that all tokens pass under masks, of which each token keeps one, and experts whose weights it picks."""
+    count, w = 4, drawn(draw, 4, columns, 24)
+    v, index = drawn(draw, 4, 24, 16), torch.tensor([draw.randrange(4) for _ in range(rows)])
+    layer = draw.choice((lambda x, w, v: x @ w, lambda x, w, v: torch.relu(x @ w) @ v))
+
+    def chosen(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = torch.zeros(())
+        for expert in range(count):
+            y = torch.where((i == expert)[:, None], layer(x, w[expert], v[expert]), y)
+        return y
+
+    def masked(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return sum((i == expert).float()[:, None] * layer(x, w[expert], v[expert]) for expert in range(count))
+
+    return Pair(draw.choice((chosen, masked)), lambda x, w, v, i: layer(x[:, None], w[i], v[i])[:, 0], (w, v, index))
+
+
+@kind
+def edges_of_images(draw: random.Random, rows: int, columns: int) -> Pair:
+    """Patches written out, of padded images."""
+    x, w = drawn(draw, 2, 8, 12, 12), drawn(draw, 16, 8, 3, 3)
+    return Pair(lambda _, x, w: torch.conv2d(F.pad(x, (2, -1, 2, -1)), w),
+                lambda _, x, w: torch.conv2d(F.pad(x[:, :, :11, :11], (2, 0, 2, 0)), w), (x, w))  # fmt: skip
