@@ -19,7 +19,7 @@ class _Rows(NamedTuple):
     """Dimensions of a node along which all values follow from one position in a table."""
 
     picks: int
-    """Node of the selection: which position it is."""
+    """Node of the selection: which position it is; its complement where positions run backwards."""
     shape: tuple[int, ...]
     """Extents of its dimensions other than the positions."""
     distinct: int
@@ -181,7 +181,7 @@ def _along(known: Sequence[_Rows], labels: Sequence[int], along: Sequence[int], 
 
 
 def _of_move(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) -> tuple[_Rows, ...]:
-    """Return the rows of what only moves elements along other dimensions."""
+    """Return the rows of what only moves elements along other dimensions, or turns them round."""
     moved = {"turned": node.options, "join": (node.options,)}.get(node.kind, ())
     if node.kind == "spread":
         shape = graph[node.inputs[0]].shape
@@ -189,6 +189,9 @@ def _of_move(graph: Graph, node: Node, rows: Mapping[int, tuple[_Rows, ...]]) ->
     elif node.kind not in ("turned", "join"):
         return ()
     every = dict.fromkeys(row for source in node.inputs for row in rows.get(source, ()))
+    if node.kind == "turned":  # the same positions from the last one on
+        return tuple(row._replace(picks=~row.picks) if set(row.axes) <= set(moved) else row for row in every
+                     if set(row.axes) <= set(moved) or not set(row.axes) & set(moved))  # fmt: skip
     return tuple(
         row for row in every
         if not set(row.axes) & set(moved) and all(_follows(graph, source, row, rows) for source in node.inputs)
