@@ -1,6 +1,7 @@
 """Kinds of pairs in which factors recur, parts of results are used, rows are picked, images resized, sums repeated."""
 
 import random
+from math import gcd
 
 import torch
 from torch.nn import functional as F  # noqa: N812
@@ -207,7 +208,7 @@ def written_twice(draw: random.Random, rows: int, columns: int) -> Pair:
         lambda x, w: (w.t() @ x.t()).t(), lambda x, w: torch.einsum("ij,jk->ki", x, w).t(),
         lambda x, w: F.conv1d(x.t()[None], w.t()[:, :, None])[0].t(),
         lambda x, w: F.conv1d(x[:, :, None], w.t()[:, :, None])[..., 0],
-        lambda x, w: (x.view(2, -1, columns) @ w).flatten(0, 1), lambda x, w: (x @ w * 2) / 2,
+        lambda x, w: (x.view(gcd(rows, 2), -1, columns) @ w).flatten(0, 1), lambda x, w: (x @ w * 2) / 2,
     ))  # fmt: skip
     return Pair(lambda x, w: torch.relu(x @ w) + torch.tanh(again(x, w)),
                 lambda x, w: (lambda y: torch.relu(y) + torch.tanh(y))(x @ w), (w,))  # fmt: skip
