@@ -154,7 +154,7 @@ def structured_factors(draw: random.Random, rows: int, columns: int) -> Pair:
 
 @kind
 def overlapping_windows(draw: random.Random, rows: int, columns: int) -> Pair:
-    w, length = drawn(draw, columns, extent(draw)), draw.choice((2, 4))
+    w, length = drawn(draw, columns, extent(draw)), min(rows, draw.choice((2, 4)))
     return Pair(lambda x, w: x.unfold(0, length, 1).transpose(1, 2) @ w,
                 lambda x, w: (x @ w).unfold(0, length, 1).transpose(1, 2).contiguous(), (w,))  # fmt: skip
 

@@ -34,6 +34,6 @@ def lost_launches(trace: Trace, spans: Iterable[tuple[int, int]]) -> tuple[int, 
     is_followed = np.zeros(len(rows), np.bool_)
     for process, thread in {(int(trace.process[row]), int(trace.thread[row])) for row in rows}:
         here = np.flatnonzero((trace.process[rows] == process) & (trace.thread[rows] == thread))
-        kept = here[~is_lost[here]]
-        is_followed[here] = len(kept) > 0 and here <= kept[-1]
+        complete = here[~is_lost[here]]
+        is_followed[here] = len(complete) > 0 and here <= complete[-1]
     return int((is_lost & is_followed).sum()), int(is_followed.sum())
