@@ -16,19 +16,13 @@ def _rule(graph: Graph, node: Node) -> int | None:
     for axis, moves in free_dimensions(graph, node).items():
         if is_attention(node) and len(moves) < 3:  # queries alike are one
             continue
-        groups = [_group(graph[node.inputs[place]], source_axis) for place, source_axis in moves.items()]
+        operands = [(graph[node.inputs[place]].options, source_axis) for place, source_axis in moves.items()]
+        groups = [options.groups[source_axis] if isinstance(options, View) else () for options, source_axis in operands]
         for end in (0, -1) if all(groups) else ():
             ((repeat, _, count), *others) = {group[end] for group in groups}
             if repeat < 0 and not others:
                 return _once(graph, node, axis, moves, (end, count))
     return None
-
-
-def _group(operand: Node, axis: int) -> tuple[Factor, ...]:
-    """Return how an operand moves along a dimension."""
-    if isinstance(operand.options, View):
-        return operand.options.groups[axis]
-    return ((axis, 1, operand.shape[axis]),) if operand.shape[axis] > 1 else ()
 
 
 def _once(graph: Graph, node: Node, axis: int, moves: dict[int, int], repeat: tuple[int, int]) -> int:
