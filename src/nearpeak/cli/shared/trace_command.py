@@ -1,7 +1,7 @@
 """Trace branch of `nearpeak analyze`: the report, its files, and the comparison of two traces."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from nearpeak.units import parse
 if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
+    from nearpeak.reports.document import Document
 
 _CODES = {"regression": SLOWER_CODE, "inconclusive": INCONCLUSIVE_CODE, "not comparable": INCONCLUSIVE_CODE}
 """Exit codes of verdicts; 0 of all others."""
@@ -48,8 +49,6 @@ def report_on(
         why: whether to print what the answer rests on.
     """
     from nearpeak.api.trace_analysis import analyze_trace
-    from nearpeak.reports.document.html import to_html
-    from nearpeak.reports.document.markdown import to_markdown
     from nearpeak.reports.trace import steps_report as formats
     from nearpeak.reports.trace.steps_headline import brief_of
 
@@ -65,18 +64,25 @@ def report_on(
         device = targets[0] if targets else None
         report = analyze_trace(Path(path), device, model, ranks=ranks, files=wanted, unprofiled_step_s=plain_s)
     document = formats.document_of(report)
-    writers: dict[str, Callable[[], str]] = {
-        "html": lambda: to_html(document), "markdown": lambda: to_markdown(document),
-        "json": lambda: formats.to_json(report),
-    }  # fmt: skip
     for file, name in files.items():
         if file is not None:
-            shared.write_whole(file, writers[name]())
+            shared.write_whole(file, formats.to_json(report) if name == "json" else _page(document, name))
     if json:
         sys.stdout.write(formats.to_json(report))
     else:
         shared.print_document(document if why else brief_of(report, document), why=why)
     return 0
+
+
+def _page(document: "Document", form: str) -> str:
+    """Return a document as HTML or Markdown; what writes pages is loaded for those alone."""
+    if form == "html":
+        from nearpeak.reports.document.html import to_html
+
+        return to_html(document)
+    from nearpeak.reports.document.markdown import to_markdown
+
+    return to_markdown(document)
 
 
 def _refuse_for_two(options: Mapping[str, object]) -> None:

@@ -115,12 +115,12 @@ def _operator(
 
 
 def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
-    from nearpeak.frontends.onnx.profiled_nodes import node_format
-    from nearpeak.frontends.torch.plain_operators import format_of
-
     if not key.shapes:
         return (), ()
-    named = node_format if key.results else format_of
+    if key.results:  # a node of onnxruntime
+        from nearpeak.frontends.onnx.profiled_nodes import node_format as named
+    else:
+        from nearpeak.frontends.torch.plain_operators import format_of as named
     tensors = [
         (tuple(shape), dtype_of(name).name)
         for shape, kind in zip(listed(key.shapes), listed(key.dtypes), strict=False)
@@ -209,6 +209,8 @@ def _known_calls(rows: Mapping[Key, "Recorded"]) -> dict[Key, tuple[Call, ...] |
 
 def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
     """Return what nodes of onnxruntime are."""
+    if not keys:  # what captures models takes a while to load
+        return []
     from nearpeak.frontends.onnx.profiled_nodes import RecordedNode, recorded_nodes
     from nearpeak.traces.formats.onnxruntime_profile import tensors_of
 
