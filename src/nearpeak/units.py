@@ -119,13 +119,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('h') else 's'}"
 
 
-def one_or_several(count: float, one: str, several: str) -> str:
+def one_or_several(count: float, singular: str, plural: str) -> str:
     """Return a count, rounded, with the words that agree with it.
 
     >>> one_or_several(1.2, "kernel is", "kernels are"), one_or_several(1300, "kernel is", "kernels are")
     ('1 kernel is', '1,300 kernels are')
     """
-    return f"1 {one}" if round(count) == 1 else f"{round(count):,} {several}"
+    return f"1 {singular}" if round(count) == 1 else f"{round(count):,} {plural}"
 
 
 def _four_digits(number: float) -> str:

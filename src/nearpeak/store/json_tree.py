@@ -179,16 +179,13 @@ def parsed_lines(data: bytes, name: str) -> Tree:
         document = parsed(data, name).raw
         return Tree(document if isinstance(document, list) else [document], name)
     lines = [line for line in data.splitlines() if line.strip()]
-    rows = [_json_or_text(line) for line in lines[:-1]]
+    rows: list[Any] = []
+    for line in lines[:-1]:
+        try:
+            rows.append(parsed(line, "").raw)
+        except SpecError:
+            rows.append(line.decode("utf-8", "replace"))
     return Tree([*rows, parsed(lines[-1], f"{name}: line {len(lines)}").raw], name)
-
-
-def _json_or_text(line: bytes) -> Any:
-    """Return the value of a line; its text where it is no JSON."""
-    try:
-        return parsed(line, "").raw
-    except SpecError:
-        return line.decode("utf-8", "replace")
 
 
 def is_lines(data: bytes) -> bool:

@@ -37,12 +37,6 @@ _TABLES = ("jetson_summary", "nvidia_smi", "rocm_smi", "table", "zeus", "zeus_tr
 _CUT = "the last line has fewer cells than the header and is left out"
 
 
-def _is_cut(text: str) -> bool:
-    """Say whether the last line of a table has fewer cells than the first."""
-    lines = text.strip().splitlines()
-    return lines[-1].count(",") < lines[0].count(",")
-
-
 @border("power log")
 def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     """Return the readings of a power log, whose format is detected from its first lines.
@@ -58,8 +52,9 @@ def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     check_line_count(text, path)
     for name in LOGS:
         if LOGS[name].recognises(text[:_HEAD_BYTES]):
-            found, cut = LOGS[name].read(text, str(path), interval_s), _CUT if name in _TABLES and _is_cut(text) else ""
-            return replace(found, note="; ".join(filter(None, (cut, found.note)))) if cut else found
+            telemetry, lines = LOGS[name].read(text, str(path), interval_s), text.strip().splitlines()
+            cut = _CUT if name in _TABLES and lines[-1].count(",") < lines[0].count(",") else ""
+            return replace(telemetry, note="; ".join(filter(None, (cut, telemetry.note)))) if cut else telemetry
     if words := described(data, path.name):
         raise SpecError(f"{path}: {words}")
     raise SpecError(
