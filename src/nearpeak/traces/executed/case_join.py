@@ -1,7 +1,7 @@
 """Join of executed operators with their cases, bounds and expected times, or the reason why a join fails."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from math import ceil, prod
@@ -117,10 +117,13 @@ def _operator(
 def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     if not key.shapes:
         return (), ()
-    if key.results:  # a node of onnxruntime
-        from nearpeak.frontends.onnx.profiled_nodes import node_format as named
-    else:
-        from nearpeak.frontends.torch.plain_operators import format_of as named
+    from nearpeak.frontends.torch.plain_operators import format_of
+
+    named: Callable[[str], str | None] = format_of
+    if key.results:  # a node of onnxruntime, whose formats load what captures models
+        from nearpeak.frontends.onnx.profiled_nodes import node_format
+
+        named = node_format
     tensors = [
         (tuple(shape), dtype_of(name).name)
         for shape, kind in zip(listed(key.shapes), listed(key.dtypes), strict=False)
