@@ -184,3 +184,26 @@ def edges_of_images(draw: random.Random, rows: int, columns: int) -> Pair:
     x, w = drawn(draw, 2, 8, 12, 12), drawn(draw, 16, 8, 3, 3)
     return Pair(lambda _, x, w: torch.conv2d(F.pad(x, (2, -1, 2, -1)), w),
                 lambda _, x, w: torch.conv2d(F.pad(x[:, :, :11, :11], (2, 0, 2, 0)), w), (x, w))  # fmt: skip
+
+
+@kind
+def rows_moved_and_as_they_were(draw: random.Random, rows: int, columns: int) -> Pair:
+    """The same rows before and after a move: shifts in time, reversed rows, a few of them again."""
+    w, v = drawn(draw, columns, extent(draw)), draw.choice((torch.tanh, torch.relu, lambda y: y * 2))
+    there, back = draw.choice((
+        (lambda x: x.roll(1, 0), lambda x: x.roll(1, 0)), (lambda x: x.flip(0), lambda x: x.flip(0)),
+        (lambda x: torch.cat((x[-1:], x[:-1])), lambda x: torch.cat((x[-1:], x[:-1]))),
+        (lambda x: F.pad(x, (0, 0, 1, -1)), lambda x: F.pad(x, (0, 0, 1, -1))),
+    ))  # fmt: skip
+    first, second = draw.choice((
+        (lambda x, w: v(x @ w) + torch.sigmoid(there(x) @ w),
+         lambda x, w: (lambda y: v(y) + torch.sigmoid(back(y)))(x @ w)),
+        (lambda x, w: there(x) @ w, lambda x, w: back(x @ w)),
+        (lambda x, w: torch.cat((x, x.flip(0))) @ w, lambda x, w: (lambda y: torch.cat((y, y.flip(0))))(x @ w)),
+        (lambda x, w: torch.cat((x, x[: rows // 3])) @ w,
+         lambda x, w: (lambda y: torch.cat((y, y[: rows // 3])))(x @ w)),
+        (lambda x, w: v(x @ w) + v(x.flip(0) @ w).flip(0), lambda x, w: 2 * v(x @ w)),
+        (lambda x, w: v(x @ w) + (x.view(2, -1, columns).transpose(0, 1) @ w).transpose(0, 1).reshape(rows, -1),
+         lambda x, w: (lambda y: v(y) + y)(x @ w)),
+    ))  # fmt: skip
+    return Pair(first, second, (w,))

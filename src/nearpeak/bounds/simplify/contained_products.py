@@ -109,8 +109,25 @@ def _sums(graph: Graph, number: int, parts: Mapping[int, _Seen]) -> _Sums:
         runs = {place: groups[label] for place, (_, _, groups) in enumerate(operands) if label in groups}
         target = out if label in node.options.out else summed
         for sides, extent in _digits(runs):
-            target[sides] = extent
-    return _Sums(tuple(starts for _, starts, _ in operands), summed, out)
+            overlap = out.get(sides, 1) - 1 if target is out else 0  # windows that move alike reach further together
+            target[sides] = extent + overlap
+    return _Sums(tuple(starts for _, starts, _ in operands), summed, _merged(out))
+
+
+def _merged(out: Mapping[frozenset[Side], int]) -> Mapping[frozenset[Side], int]:
+    """Return dimensions with those joined that run on from one another along one operand and meet no other."""
+    joined: dict[frozenset[Side], int] = {}
+    for sides, extent in sorted(out.items(), key=lambda item: min(step for _, _, step in item[0]) if item[0] else 0):
+        before = None
+        if len(sides) == 1:
+            ((place, axis, step),) = sides
+            before = next((other for other, n in joined.items() if len(other) == 1 for at, on, s in other
+                           if (at, on) == (place, axis) and s * n == step), None)  # fmt: skip
+        if before is None:
+            joined[sides] = extent
+        else:
+            joined[before] *= extent
+    return joined
 
 
 def _digits(runs: Mapping[int, Sequence[Run]]) -> Iterator[tuple[frozenset[Side], int]]:
@@ -135,7 +152,8 @@ def _digits(runs: Mapping[int, Sequence[Run]]) -> Iterator[tuple[frozenset[Side]
 
 def _holds(whole: _Sums, part: _Sums) -> bool:
     """Say whether every sum of `part` is one of `whole`."""
-    if whole.summed != part.summed or any(part.out[sides] > whole.out.get(sides, 0) for sides in part.out):
+    extents = _extents(whole, part)
+    if whole.summed != part.summed or any(extent > whole.out.get(sides, 0) for sides, extent in extents.items()):
         return False
     moved: dict[tuple[int, int], list[tuple[frozenset[Side], int]]] = {}
     for sides in whole.out:
@@ -153,4 +171,21 @@ def _holds(whole: _Sums, part: _Sums) -> bool:
             begin, rest = divmod(inner - outer, step) if step else (0, inner - outer)
             if rest or begins.setdefault(sides, begin) != begin:
                 return False
-    return all(0 <= begin <= whole.out[sides] - part.out.get(sides, 1) for sides, begin in begins.items())
+    return all(0 <= begin <= whole.out[sides] - extents.get(sides, 1) for sides, begin in begins.items())
+
+
+def _extents(whole: _Sums, part: _Sums) -> Mapping[frozenset[Side], int]:
+    """Return how far a part reaches along the dimensions of the whole; along others, its own extents.
+
+    Several dimensions of the part may run along one of the whole, as batches and tokens do along rows.
+    """
+    extents: dict[frozenset[Side], int] = {}
+    for sides, extent in part.out.items():
+        along, times = sides, 1
+        if sides not in whole.out and len(sides) == 1:
+            ((place, axis, step),) = sides
+            finer = [other for other in whole.out if len(other) == 1 for at, on, s in other
+                     if (at, on) == (place, axis) and s and step % s == 0]  # fmt: skip
+            along, times = (finer[0], step // next(iter(finer[0]))[2]) if len(finer) == 1 else (sides, 1)
+        extents[along] = extents.get(along, 1) + (extent - 1) * times
+    return extents

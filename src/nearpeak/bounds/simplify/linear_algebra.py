@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from nearpeak.bounds.simplify.affine_views import repeated, reshape, view
+from nearpeak.bounds.simplify.affine_views import repeated, reshape, selected, view
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
 from nearpeak.bounds.simplify.image_windows import WINDOW_LIFTS, windows
 from nearpeak.bounds.simplify.product_sums import added, product, scaled
@@ -227,6 +227,19 @@ def _flipped(site: Site) -> list[int] | None:
     return [_reversed(site.graph, site.node("self"), sorted({axis % rank for axis in site.numbers("dims", 1)}))]
 
 
+def _rolled(site: Site) -> list[int] | None:
+    """Read roll along named dimensions: the last elements before the others."""
+    graph, number, shape = site.graph, site.node("self"), site.shapes[0]
+    axes = [axis % len(shape) for axis in site.numbers("dims", 1)]
+    for axis, count in zip(axes, site.numbers("shifts", len(axes)), strict=True):
+        before = count % shape[axis]
+        if before:
+            sides = [(shape[axis] - before, before), (0, shape[axis] - before)]
+            parts = tuple(selected(graph, number, axis, start, extent) for start, extent in sides)
+            number = graph.add("join", parts, shape, site.dtype, axis)
+    return [number] if axes else None
+
+
 def _tiled(site: Site) -> list[int] | None:
     """Read repeat: the tensor runs again and again along each dimension."""
     graph, number, times = site.graph, site.node("self"), site.numbers("repeats", 1)
@@ -367,6 +380,7 @@ LIFTS: dict[str, Lift] = {
     "index_put": _put,
     "block_diag": _blocks,
     "flip": _flipped,
+    "roll": _rolled,
     "repeat": _tiled,
     "convolution": _convolution,
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), _normalised),
