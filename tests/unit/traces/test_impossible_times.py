@@ -1,10 +1,14 @@
 """Times that cannot be: the good part of a trace is kept, the bad one counted and named."""
 
+import re
+
 import pytest
 from tests.unit.traces.executed.small_traces import BASE_US, complete, launched, mark, steps_of_kernels, written
 
 from nearpeak.errors import SpecError
+from nearpeak.reports.document.terminal import to_terminal
 from nearpeak.reports.trace.steps_headline import headline_of
+from nearpeak.reports.trace.steps_report import document_of
 from nearpeak.targets import target_of
 from nearpeak.traces import NO_ROW, read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
@@ -209,3 +213,11 @@ def test_operators_faster_than_their_bound_are_told(tmp_path):
         kept = events if name == "all" else events[:6]
         executed = executed_of(read_trace(written(tmp_path / f"{name}.json", kept)), target=target_of("h100_sxm"))
         assert ["faster than the bound" in note for note in executed.notes if "faster" in note] == said
+
+
+def test_calls_of_a_step_are_rounded_where_steps_differ(tmp_path):
+    events = steps_of_kernels(3, 3, {0: 90}, 100)
+    for event in [event for event in events if event["cat"] == "cuda_runtime"][:-1]:
+        events.append(complete("cpu_op", "aten::mm", event["ts"] - BASE_US - 1, 8))
+    report = report_of(executed_of(read_trace(written(tmp_path / "t.json", events))))
+    assert re.search(r"aten::mm +2\.67 ", to_terminal(document_of(report)))

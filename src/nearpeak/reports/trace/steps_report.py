@@ -227,7 +227,7 @@ def _without_case(executed: Executed, ordered: Sequence[ExecutedOperator]) -> It
 
 def _cells(executed: Executed, operator: ExecutedOperator) -> Sequence[str | float | None]:
     reached = f"{operator.bound_s / operator.measured_s:.0%}" if operator.bound_s and operator.measured_s else "–"
-    calls = f"{operator.call_count / executed.step_count:g}"
+    calls = f"{round(operator.call_count / executed.step_count, 2):g}"
     return (
         operator.label or operator.name,
         calls,
