@@ -207,3 +207,24 @@ def rows_moved_and_as_they_were(draw: random.Random, rows: int, columns: int) ->
          lambda x, w: (lambda y: v(y) + y)(x @ w)),
     ))  # fmt: skip
     return Pair(first, second, (w,))
+
+
+@kind
+def diagonal_factors(draw: random.Random, rows: int, columns: int) -> Pair:
+    w, s = drawn(draw, columns, extent(draw)), drawn(draw, columns)
+    return Pair(*draw.choice((
+        (lambda x, w, s: x @ torch.diag(s), lambda x, w, s: x * s),
+        (lambda x, w, s: x @ torch.diag(s) @ w, lambda x, w, s: (x * s) @ w),
+        (lambda x, w, s: x @ (torch.diag_embed(s) @ w), lambda x, w, s: x @ (w * s[:, None])),
+        (lambda x, w, s: x.t() @ torch.diag(x[:, 0]) @ x, lambda x, w, s: (x * x[:, :1]).t() @ x),
+    )), (w, s))  # fmt: skip
+
+
+@kind
+def comparisons_that_always_hold(draw: random.Random, rows: int, columns: int) -> Pair:
+    w = drawn(draw, columns, 32)
+    holds = draw.choice((
+        lambda y: torch.sigmoid(y) < 2, lambda y: torch.relu(y) >= 0, lambda y: y.softmax(1) <= 1,
+        lambda y: y.tanh() > -2,
+    ))  # fmt: skip
+    return Pair(lambda x, w: holds(x @ w).float() + x[:, :1], lambda x, w: 1 + x[:, :1].expand(-1, 32), (w,))

@@ -153,6 +153,11 @@ class _Order:
             live = self._patterns.joined([(labels, elements)], summed) if set(summed) <= set(labels) else None
             if live is not None and count([(summed, live)], self._extents(summed)) < 2:
                 return 0  # of a sum one summand is left
+            places = tuple(labels.index(label) for label in summed if label in labels)
+            array = None if elements is None or len(places) < len(summed) or not places else elements.array
+            whole_axes = array is not None and all(array.shape[at] == self._sizes[labels[at]] for at in places)
+            if array is not None and whole_axes and array.sum(axis=places).max() < 2:
+                return 0  # of each sum, as with a diagonal matrix
         return count(parts, self._extents(all_labels))
 
     def _extents(self, labels: Iterable[int]) -> dict[int, int]:

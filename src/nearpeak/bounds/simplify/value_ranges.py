@@ -112,7 +112,22 @@ def _of_operator(stated: OperatorCall, operand_ranges: list[Range]) -> Range:
     return _OPERATORS[name](stated, operand_ranges) if name in _OPERATORS else _FIXED.get(name, ANYTHING)
 
 
+def _compared(stated: OperatorCall, operand_ranges: list[Range]) -> Range:
+    """Return whether a comparison with a number or a tensor holds everywhere, or nowhere."""
+    (low, high), other, name = operand_ranges[0], _limit(stated.value("other"), operand_ranges), packet(stated.name)
+    if other is None:
+        return 0.0, 1.0
+    below, above = other[0] - high, low - other[1]  # how far all of one lies from all of the other, at least
+    if name in ("gt", "ge"):
+        below, above = above, below
+    holds = below > 0 or (below == 0 and name in ("le", "ge"))
+    fails = above > 0 or (above == 0 and name in ("lt", "gt"))
+    return (1.0, 1.0) if holds else (0.0, 0.0) if fails else (0.0, 1.0)
+
+
 _OPERATORS: dict[str, Callable[[OperatorCall, list[Range]], Range]] = {
+    **dict.fromkeys(("lt", "le", "gt", "ge"), _compared),
+    "_to_copy": lambda _, ranges: ranges[0] if set(ranges[0]) <= {0.0, 1.0} else ANYTHING,
     "hardtanh": lambda stated, ranges: _clamped(stated, ranges, "min_val", "max_val"),
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), lambda stated, ranges: _clamped(stated, ranges, "min", "max")),
     "minimum": lambda _, ranges: (min(ranges[0][0], ranges[1][0]), min(ranges[0][1], ranges[1][1])),
