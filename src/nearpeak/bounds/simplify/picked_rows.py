@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from nearpeak.bounds.simplify.affine_views import View, reshape
+from nearpeak.bounds.simplify.affine_views import View, reshape, view
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
 from nearpeak.bounds.simplify.linear_algebra import is_float
 from nearpeak.bounds.simplify.product_sums import product
@@ -27,7 +27,9 @@ def _picked(site: Site) -> list[int] | None:
     source = graph[site.node(name)]
     groups = [source.options.groups[axis] for axis in axes] if isinstance(source.options, View) else []
     if groups and all(group and all(place < 0 for place, _, _ in group) for group in groups):  # all rows are alike
-        return None
+        assert isinstance(source.options, View)
+        alike = [*source.options.groups[:first], *(((-1, 0, n),) for n in picks), *source.options.groups[axes.stop :]]
+        return [view(graph, source.inputs[0], alike, source.options.starts)]
     if rows in (0, prod(picks)):
         return None
     table = reshape(graph, site.node(name), (*shape[:first], rows, *shape[axes.stop :]))
