@@ -69,7 +69,12 @@ def overlapping_windows(graph: Graph, node: Node) -> tuple[Windows, ...]:
         spread = source.kind == "spread"  # what lies between elements that are spread counts as inside
         places, inner = (source.options, graph[source.inputs[0]].shape) if spread else ((), source.shape)
         steps = places or ((0, 1),) * len(inner)
-        spans = tuple((begin, step * (n - 1) + 1) for (begin, step), n in zip(steps, inner, strict=True))
+        groups = source.options.groups if isinstance(source.options, View) else ((),) * len(inner)
+        extents = [step * (n - 1) + 1 for (_, step), n in zip(steps, inner, strict=True)]
+        spans = tuple(
+            (begin, extent, prod(n for _, _, n in group[1:]) if group and group[0][0] < 0 else extent)
+            for (begin, _), extent, group in zip(steps, extents, groups, strict=True)
+        )
         for axes, share in _overlaps(options, spans):
             windows.append(Windows(place, frozenset(labels[axis] for axis in axes), share))
     return tuple(windows)
@@ -77,11 +82,15 @@ def overlapping_windows(graph: Graph, node: Node) -> tuple[Windows, ...]:
 
 @lru_cache(maxsize=1024)
 def _overlaps(
-    options: View, inner: tuple[tuple[int, int], ...]
+    options: View, inner: tuple[tuple[int, int, int], ...]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, int]], ...]:  # fmt: skip
-    """Return the dimensions of a view that move together along one of its source, and the share that differs."""
+    """Return the dimensions of a view that move together along one of its source, and the share that differs.
+
+    Args:
+        inner: begin and extent of each dimension of the source, and after how many positions it repeats itself.
+    """
     overlaps = []
-    for axis, (begin, extent) in enumerate(inner):
+    for axis, (begin, extent, period) in enumerate(inner):
         runs = sorted(
             (step, n, place)
             for place, group in enumerate(options.groups)
@@ -97,7 +106,7 @@ def _overlaps(
                 continue
             positions = meets(options.starts[axis] - begin, [(step, n) for step, n, _ in cluster])
             inside = positions[(positions >= 0) & (positions < extent)] if len(clusters) == 1 else positions
-            distinct = len(np.unique(inside))
+            distinct = len(np.unique(inside % period if period < extent else inside))
             if distinct < len(positions):
                 overlaps.append((places, (distinct, len(positions))))
     return tuple(overlaps)
