@@ -168,7 +168,7 @@ def parsed_lines(data: bytes, name: str) -> Tree:
     A line that is no JSON, as programs print among others, stays a text, which no reader takes for a row.
 
     Raises:
-        SpecError: the last line, at which a file is cut off, or the document is no JSON.
+        SpecError: the last line, at which a file is cut off, over 100 lines, or the document is no JSON.
 
     >>> len(parsed_lines(b'{"a": 1}\n{"a": 2}\n', "x.jsonl").each()), len(parsed_lines(b'{"a": 1}', "x.json").each())
     (2, 1)
@@ -180,10 +180,14 @@ def parsed_lines(data: bytes, name: str) -> Tree:
         return Tree(document if isinstance(document, list) else [document], name)
     lines = [line for line in data.splitlines() if line.strip()]
     rows: list[Any] = []
-    for line in lines[:-1]:
+    text_count = 0
+    for number, line in enumerate(lines[:-1], 1):
         try:
-            rows.append(parsed(line, "").raw)
+            rows.append(parsed(line, f"{name}: line {number}").raw)
         except SpecError:
+            text_count += 1
+            if text_count > MOST_LOST:
+                raise
             rows.append(line.decode("utf-8", "replace"))
     return Tree([*rows, parsed(lines[-1], f"{name}: line {len(lines)}").raw], name)
 

@@ -342,3 +342,11 @@ def test_a_state_that_stands_twice_names_its_file(tmp_path):
     path = edited(documents.nvbench(tmp_path), lambda raw: raw["benchmarks"].append(raw["benchmarks"][0]))
     with pytest.raises(SpecError, match=r"nv\.json: .* stands twice in one run"):
         runs_of(path)
+
+
+def test_a_file_of_many_lines_that_are_no_json_is_refused_at_once(tmp_path):
+    path = documents.serving_benchmark(tmp_path)
+    first, last = path.read_text().splitlines()
+    path.write_text("\n".join([first, *["[],"] * 200, last]) + "\n")
+    with pytest.raises(SpecError, match="line 102: is not JSON"):
+        runs_of(path)
