@@ -100,8 +100,12 @@ def picks_all(graph: Graph, live: Sequence[int]) -> bool:
 
 def _covers_table(node: Node) -> bool:
     """Say whether a node picks at least as many rows by position as there are."""
-    is_rows = isinstance(node.options, OperatorCall) and node.options.name == ONE_HOT_ROWS
-    return is_rows and prod(node.shape[:-1]) >= node.shape[-1]
+    return _is_rows(node) and prod(node.shape[:-1]) >= node.shape[-1]
+
+
+def _is_rows(node: Node) -> bool:
+    """Say whether a node says which rows are picked by position."""
+    return isinstance(node.options, OperatorCall) and node.options.name == ONE_HOT_ROWS
 
 
 def tells(graph: Graph, live: Sequence[int]) -> bool:
@@ -274,7 +278,8 @@ class _Reader:
         """
         dimensions_, node = picked_dimensions(self._graph, number), self._graph[number]
         source = self._graph[node.inputs[0]] if node.kind == "view" else node
-        if not self._may_repeat and _covers_table(source):
+        table = prod(extent for axis, extent in enumerate(node.shape) if axis in dimensions_)
+        if not self._may_repeat and _covers_table(source) and prod(node.shape) >= table * table:
             return None
         return self._patterns.first(node.shape, dimensions_) if dimensions_ else None
 
@@ -311,6 +316,8 @@ class _Reader:
     def _of_rows(self, node: Node, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operand are needed by an operator that takes rows of it apart."""
         moves = {axis: by[place] for axis, by in free_dimensions(self._graph, node).items() if place in by}
+        if _is_rows(node) and self._graph[node.inputs[place]].shape == node.shape[:-1]:
+            moves = {axis: axis for axis in range(len(node.shape) - 1)}
         if is_attention(node) and place in (0, 2):  # of its queries a row, of its values a column
             moves = {axis: axis for axis in range(3)} if place == 0 else {**moves, 3: 3}
         if is_causal(self._graph, node) and place in (1, 2):

@@ -30,7 +30,7 @@ def _picked(site: Site) -> list[int] | None:
         assert isinstance(source.options, View)
         alike = [*source.options.groups[:first], *(((-1, 0, n),) for n in picks), *source.options.groups[axes.stop :]]
         return [view(graph, source.inputs[0], alike, source.options.starts)]
-    if rows in (0, prod(picks)):
+    if not rows:
         return None
     table = reshape(graph, site.node(name), (*shape[:first], rows, *shape[axes.stop :]))
     call = OperatorCall(

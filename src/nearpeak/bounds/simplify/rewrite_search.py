@@ -1,10 +1,11 @@
 """Search for linear maps whose result need not be formed, because every consumer can use the map's operands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify.affine_views import View, is_part, view
+from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.product_orders import MOST_OPERANDS, cost
 from nearpeak.bounds.simplify.product_sums import (
     Product,
@@ -78,13 +79,14 @@ def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dic
         for source in set(graph.nodes[number].inputs):
             users.setdefault(source, []).append(number)
     closed = _closed(graph, live, users, set(roots))
+    picks = {number for number in users if number not in closed and _picks(graph, number)} if graph.picked else set()
     instead: dict[int, int] = {}
     touched: set[int] = set()
     savings = []
     for number in reversed(live):
         if number in closed or number in touched or graph[number].kind != "product" or len(graph[number].inputs) < 2:
             continue
-        better = _without(graph, number, users)
+        better = _without(graph, number, users) or (_without(graph, number, users, picks) if picks else None)
         if better is not None and not touched.intersection(better[0]):
             instead |= better[0]
             touched.update(better[0], (number,))
@@ -117,9 +119,15 @@ def _is_terminal(graph: Graph, number: int) -> bool:
     return node.kind == "view" and is_part(node, graph[node.inputs[0]].shape)
 
 
-def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], Saving] | None:
-    """Return what replaces the users of a linear map, and the gain; none where nothing is gained."""
-    paths, terminals = _paths(graph, number, users)
+def _without(
+    graph: Graph, number: int, users: Mapping[int, Sequence[int]], picks: Collection[int] = ()
+) -> tuple[dict[int, int], Saving] | None:  # fmt: skip
+    """Return what replaces the users of a linear map, and the gain; none where nothing is gained.
+
+    Args:
+        picks: rows by position, which take no products, behind which users are looked for.
+    """
+    paths, terminals = _paths(graph, number, users, picks)
     if len(terminals) > _MOST_USERS:
         return None
     before = _total(graph, {number, *terminals})
@@ -179,12 +187,21 @@ def _bits(name: str) -> int:
     return dtype_of(name).bits_count
 
 
-def _paths(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[set[int], list[int]]:
+def _picks(graph: Graph, number: int) -> bool:
+    """Say whether a node is the product of two factors of which one picks."""
+    node = graph[number]
+    is_pair = isinstance(node.options, Product) and len(node.inputs) == 2
+    return is_pair and any(picked_dimensions(graph, source) for source in node.inputs)
+
+
+def _paths(
+    graph: Graph, number: int, users: Mapping[int, Sequence[int]], picks: Collection[int]
+) -> tuple[set[int], list[int]]:  # fmt: skip
     """Return the nodes through which the map's result passes unchanged in kind, and those that take less of it."""
     paths, terminals, waiting = {number}, set(), [number]
     while waiting:
         for user in users.get(waiting.pop(), ()):
-            if _is_terminal(graph, user):
+            if _is_terminal(graph, user) and user not in picks:
                 terminals.add(user)
             elif user not in paths:
                 paths.add(user)
