@@ -121,6 +121,19 @@ def is_part(node: Node, shape: tuple[int, ...]) -> bool:
     return prod(n for group in node.options.groups for axis, _, n in group if axis >= 0) < prod(shape)
 
 
+def leaves_out(options: View, shape: tuple[int, ...]) -> bool:
+    """Say whether a view shows fewer elements of a source of that shape, each counted once, than there are.
+
+    >>> leaves_out(View((((0, 1, 3),), ((0, 1, 2),)), (0,)), (6,))  # windows of two over the first four elements
+    True
+    """
+    most, reach = [1] * len(shape), [1] * len(shape)
+    for axis, step, extent in (run for group in options.groups for run in group if run[0] >= 0):
+        most[axis] *= extent
+        reach[axis] += step * (extent - 1)
+    return any(min(seen) < extent for *seen, extent in zip(most, reach, shape, strict=True))
+
+
 def separate(options: View, rank: int) -> dict[int, tuple[int, int]] | None:
     """Return step and extent by dimension of the source; none where one runs through several factors."""
     steps: dict[int, tuple[int, int]] = {}

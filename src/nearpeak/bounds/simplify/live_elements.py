@@ -5,7 +5,7 @@ from math import prod
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify import used_gradients
-from nearpeak.bounds.simplify.affine_views import View, is_part, separate
+from nearpeak.bounds.simplify.affine_views import View, leaves_out, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operand_facts import may_hold_nowhere, picked_dimensions
 from nearpeak.bounds.simplify.operator_arguments import dimensions, free_dimensions
@@ -148,7 +148,7 @@ def _is_part_of_sums(graph: Graph, node: Node) -> bool:
     source = graph[node.inputs[0]]
     kinds = ("join", "patch", "product", "turned")
     scans = isinstance(source.options, OperatorCall) and packet(source.options.name) in _SCANS
-    return (source.kind in kinds or scans or is_attention(source)) and is_part(node, source.shape)
+    return (source.kind in kinds or scans or is_attention(source)) and leaves_out(node.options, source.shape)
 
 
 def _is_padded(graph: Graph, number: int) -> bool:
@@ -244,7 +244,7 @@ class _Reader:
             return self._of_factors(node, needed, place)
         if isinstance(node.options, View):
             shape = graph[node.inputs[place]].shape
-            shown = patterns.touched(node.options, shape) if is_part(node, shape) else None
+            shown = patterns.touched(node.options, shape) if leaves_out(node.options, shape) else None
             return patterns.both(patterns.behind(needed, node.options, shape), shown)
         shape = graph[node.inputs[place]].shape
         if node.kind == "join":
