@@ -147,9 +147,8 @@ def _cheapest(
     of their operands in `alike`, the smaller counts nothing. What is formed of `windows` and nothing else that moves
     with them is formed once for each element.
     """
-    sizes = _extents(options, shapes)
+    sizes, count = _extents(options, shapes), len(options.labels)
     operands, out = [frozenset(operand_labels) for operand_labels in options.labels], frozenset(options.out)
-    count = len(operands)
     if count > MOST_OPERANDS:
         raise ValueError(f"a product of {count} operands")
     every = range(count)
