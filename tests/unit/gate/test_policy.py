@@ -99,6 +99,6 @@ def test_a_policy_that_is_wrong_or_contradicts_itself_is_refused_in_one_line(tex
 
 def test_a_policy_that_is_no_text_is_refused(tmp_path):
     file = tmp_path / "gate.toml"
-    file.write_bytes(b"\xff\xfe\x00")
+    file.write_bytes(b"\xfe\x00")
     with pytest.raises(SpecError, match="not UTF-8"):
         read_policy(file)

@@ -5,7 +5,9 @@ from collections.abc import Hashable, Sequence
 
 from nearpeak.bounds.step.step_barrier import step_barrier
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
+from nearpeak.bounds.value_facts.call_operands import tensors_of
 from nearpeak.core.work.storage_unions import union_bytes
+from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import NO_WORK, Work
 from nearpeak.core.work.workload import Call, Use, Workload
 
@@ -156,13 +158,25 @@ def _collect(
     call: Call, workload: Workload, written: dict[int, int], reads: dict[int, list[Use]], writes: dict[int, list[Use]]
 ) -> None:
     """Collect the initial contents that `call` reads and the final contents that it writes."""
-    for use in call.reads:
-        if workload.buffers[use.buffer].kind not in INITIAL_KINDS:
-            continue
+    for use in _in_runs(call, [use for use in call.reads if workload.buffers[use.buffer].kind in INITIAL_KINDS]):
         own_bytes = written.get(use.buffer, 0)  # what the step wrote itself need not be read again
         if own_bytes < use.bytes:
             left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes, runs=())
             reads.setdefault(use.buffer, []).append(left)
-    for use in call.writes:
-        if workload.buffers[use.buffer].kind in PERSISTENT_KINDS:
-            writes.setdefault(use.buffer, []).append(use)
+    for use in _in_runs(call, [use for use in call.writes if workload.buffers[use.buffer].kind in PERSISTENT_KINDS]):
+        writes.setdefault(use.buffer, []).append(use)
+
+
+def _in_runs(call: Call, uses: Sequence[Use]) -> Sequence[Use]:
+    """Return uses with the blocks in which their views lie, where the call states layouts."""
+    if call.form is None or all(use.bytes == use.stop_bytes - use.start_bytes for use in uses):
+        return uses
+    layouts = [(layout, buffer) for _, buffer, layout, _ in tensors_of(call)]
+    layouts += zip(call.form.results, call.storages[len(layouts) :], strict=False)
+    runs: dict[tuple[int, int, int], tuple[tuple[int, int], ...]] = {}
+    for layout, buffer in layouts:
+        if layout is not None:
+            tensor = Tensor(shape=layout.shape, dtype=layout.dtype, strides=layout.strides, offset=layout.offset)
+            place = (buffer, *tensor.span_bytes)
+            runs[place] = tensor.block_runs if runs.get(place, tensor.block_runs) == tensor.block_runs else ()
+    return [dataclasses.replace(use, runs=runs.get((use.buffer, use.start_bytes, use.stop_bytes), ())) for use in uses]

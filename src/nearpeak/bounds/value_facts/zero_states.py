@@ -25,7 +25,7 @@ def from_zero_states(call: Call, site: FactSite) -> Call | None:
     shares = _shares(site, params) if single else {}
     shares |= dict.fromkeys((state.buffer for state in states), (1, 1))
     reads = tuple(
-        replace(use, bytes=use.bytes - use.bytes * unread // of, runs=())
+        replace(use, bytes=use.bytes - use.bytes * unread // of)
         for use in call.reads
         for unread, of in (shares.get(use.buffer, (0, 1)),)
         if unread < of

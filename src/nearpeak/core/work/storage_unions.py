@@ -45,11 +45,9 @@ def union_bytes(uses: Iterable[Use]) -> int:
         return largest
     touched: dict[_Blocks, int] = {}
     for use in uses:
-        is_dense = use.bytes == use.stop_bytes - use.start_bytes
-        runs = ((use.bytes, 1),) if is_dense else use.runs
-        if runs:
-            blocks = _Blocks(use.start_bytes, runs[-1][0], runs[:-1])
-            touched[blocks] = max(use.bytes, touched.get(blocks, 0))
+        *runs, (size, _) = use.runs or ((use.stop_bytes - use.start_bytes, 1),)
+        blocks = _Blocks(use.start_bytes, size, tuple(runs))
+        touched[blocks] = max(use.bytes, touched.get(blocks, 0))
     left_out = sum(blocks.total_bytes - size for blocks, size in touched.items())
     whole = [blocks for blocks, size in touched.items() if size == blocks.total_bytes]
     return max(largest, _covered(whole), _covered([*touched]) - left_out if left_out else 0)

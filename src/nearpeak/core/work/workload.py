@@ -44,7 +44,7 @@ class Use:
     """One past the last byte of the touched span."""
     runs: tuple[tuple[int, int], ...] = ()
     """Counts and distances in bytes of the equal blocks of the view of which it touches bytes, the largest first, and
-    the block's own bytes at last; none where that is the span, or not known.
+    the block's own bytes at last; none where that is the span, or not worked out: the layouts of the call say it.
     """
 
 

@@ -7,7 +7,7 @@ from nearpeak.core.work.tensor import Layout, Tensor
 from nearpeak.core.work.workload import Use
 from nearpeak.errors import CaptureError
 from nearpeak.frontends.torch.process_groups import GroupTexts
-from nearpeak.frontends.torch.workload_builder import WorkloadBuilder, use
+from nearpeak.frontends.torch.workload_builder import WorkloadBuilder
 
 
 class Storages:
@@ -19,7 +19,7 @@ class Storages:
         self._alive: list[Any] = []
         self._formats: dict[Any, str] = {}
         self.groups = GroupTexts()
-        self._uses: dict[tuple[Layout, int | None], tuple[int, int, int, tuple[tuple[int, int], ...]]] = {}
+        self._uses: dict[tuple[Layout, int | None], tuple[int, int, int]] = {}
 
     def known(self, tensor: Any) -> bool:
         """Return whether the storage of `tensor` has a number."""
@@ -79,10 +79,9 @@ class Storages:
         extents = self._uses.get(key)
         if extents is None:
             tensor = described(layout, number)
-            touched = use(tensor, touched_bytes)
-            extents = self._uses[key] = (touched.bytes, touched.start_bytes, touched.stop_bytes, touched.runs)
-        size, start, stop, runs = extents
-        return Use(buffer=number, bytes=size, start_bytes=start, stop_bytes=stop, runs=runs)
+            size = tensor.bytes if touched_bytes is None else min(touched_bytes, tensor.bytes)
+            extents = self._uses[key] = (size, *tensor.span_bytes)
+        return Use(buffer=number, bytes=extents[0], start_bytes=extents[1], stop_bytes=extents[2])
 
     def plain(self, value: Any) -> Any:
         """Return a format, device, layout or other option of PyTorch as text; symbolic numbers as numbers."""

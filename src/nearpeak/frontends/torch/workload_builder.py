@@ -155,5 +155,4 @@ def use(tensor: Tensor, touched_bytes: int | None) -> Use:
     """Return what a call touches of the tensor's storage: all distinct elements, or `touched_bytes` of them."""
     start, stop = tensor.span_bytes
     size = tensor.bytes if touched_bytes is None else min(touched_bytes, tensor.bytes)
-    runs = () if size == stop - start else tensor.block_runs
-    return Use(buffer=tensor.buffer, bytes=size, start_bytes=start, stop_bytes=stop, runs=runs)
+    return Use(buffer=tensor.buffer, bytes=size, start_bytes=start, stop_bytes=stop)
